@@ -1,9 +1,8 @@
 """Which interface and GPU a rank uses, by its variables or by where its cores are."""
 
-from types import SimpleNamespace
-
 import pytest
 
+from one_rank import OneRank
 from ridgeline.parallel import rank_devices
 from ridgeline.parallel.layout import Layout
 from ridgeline.parallel.rank_devices import (
@@ -55,8 +54,8 @@ def found(monkeypatch, topology, cpus, local_rank=0, environ=()):
         monkeypatch.delenv(name, raising=False)
     for name, value in dict(environ).items():
         monkeypatch.setenv(name, value)
-    comm = SimpleNamespace(rank=local_rank, allgather=lambda value: [value, value])
-    return find_rank_devices(comm, Layout((0, 0), (0, 1), ("n",)))[0]
+    monkeypatch.setattr(rank_devices, "allgather_shared", lambda _, mine: [mine, mine])
+    return find_rank_devices(OneRank(2, local_rank), Layout((0, 0), (0, 1), ("n",)))[0]
 
 
 def test_a_rank_that_is_bound_to_a_domain_uses_an_interface_of_the_domain(monkeypatch):

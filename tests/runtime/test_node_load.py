@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from ridgeline.runtime.node_load import Reading, busy_note, others_share, read_load
+from ridgeline.runtime.node_load import Reading, busy_note, others_shares, read_load
 
 LOOK = Reading("boot", 4, used=100.0, own=10.0, wall=1000.0)
 
@@ -16,10 +16,25 @@ def later(used=0.0, own=0.0, wall=10.0, system="boot"):
 def test_the_share_of_others_is_what_is_left_after_all_ranks_of_the_system():
     before = [LOOK, LOOK, replace(LOOK, system="other")]
     after = [later(30.04, 8), later(30.04, 10), later(35, 7, system="other")]
-    assert others_share(before, after, 0) == pytest.approx(12 / 40)
-    assert others_share(before, after, 2) == pytest.approx((28 - 0.02) / 40)
-    assert others_share([LOOK], [later(5, 5)], 0) == 0
-    assert others_share([None], [later(5, 0)], 0) == others_share([LOOK], [LOOK], 0) == 0
+    assert others_shares(before, after, (0, 2)) == pytest.approx([12 / 40, (28 - 0.02) / 40])
+    assert others_shares([LOOK], [later(5, 5)], [0]) == [0]
+    assert others_shares([None], [later(5, 0)], [0]) == others_shares([LOOK], [LOOK], [0]) == [0]
+
+
+def test_the_readings_of_a_large_job_are_passed_through_once():
+    class Counted(list):
+        passes = 0
+
+        def __iter__(self):
+            self.passes += 1
+            return super().__iter__()
+
+    before = Counted(replace(LOOK, system=str(rank // 4)) for rank in range(400))
+    after = Counted(replace(look, used=104.0, wall=1010.0) for look in before)
+    passes = before.passes
+    shares = others_shares(before, after, range(0, 400, 4))
+    assert shares == pytest.approx([(4 - 4 * 0.02) / 40] * 100)
+    assert before.passes == passes + 1
 
 
 def test_reading_a_tree(tmp_path):

@@ -97,7 +97,8 @@ def run_benchmark(
         result.notes += [note for note in (crowded, busy_note(others)) if note is not None]
         facts = result.to_dict() | {"machine": describe_machine().to_dict()}
         facts["mpi"] = mpi_versions() | {"environment": mpi_environment()}
-        facts["rank_devices"] = [rank.to_dict() for rank in find_rank_devices(comm, find_layout(comm))]
+        devices = find_rank_devices(comm, find_layout(comm))
+        facts["rank_devices"] = [rank.to_dict() for rank in devices] if comm.rank == 0 else []
         facts["oversubscribed"] = crowded is not None
         facts["others_share"] = others
         with errors_on_all_ranks(comm):

@@ -15,7 +15,7 @@ from numba import int64, prange, types
 
 from ridgeline.blocks.block import BlockArray
 from ridgeline.jit.kernel import kernel, unsigned
-from ridgeline.parallel.allreduce import allreduce_sums
+from ridgeline.parallel.allreduce import allreduce_max, allreduce_sums
 from ridgeline.parallel.partition import Triple
 
 if TYPE_CHECKING:
@@ -100,10 +100,11 @@ def scan(field: BlockArray, n_threads: int) -> tuple[float, float, int]:
 
 def summarise_field(comm: MPI.Comm, field: BlockArray, n_threads: int) -> FieldSummary:
     """Return minimum, maximum and mean over all ranks; equal bits for any decomposition. Collective."""
-    scans = comm.allgather(scan(field, n_threads))
-    if any(nonfinite for _, _, nonfinite in scans):
+    low, high, nonfinite = scan(field, n_threads)
+    negative, high, wrong = allreduce_max(comm, [-low, high, nonfinite]).tolist()
+    if wrong or math.isnan(negative) or math.isnan(high):
         return FieldSummary(math.nan, math.nan, math.nan)
-    low, high = min(low for low, _, _ in scans), max(high for _, high, _ in scans)
+    low = -negative
     cells = math.prod(field.block.shape_global)
     (total,) = allreduce_sums(comm, [field.owned], cells)
     return FieldSummary(low, high, float(total) / cells)

@@ -14,7 +14,7 @@ Axes are (element, z, y, x) with x fastest; the reference directions r, s, t run
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -293,23 +293,21 @@ def curve_range(elements: Triple, first: int, count: int) -> NDArray[np.int64]:
     Only boxes that overlap the range are visited, so that the cost grows with count and not with the mesh.
     """
 
-    def visit(low: Triple, size: Triple, before: int) -> Iterator[Triple]:
-        volume = math.prod(size)
-        if before >= first + count or before + volume <= first:
-            return
-        if volume == 1:
-            yield low
-            return
-        axis = max(range(3), key=lambda a: size[a])
-        half = size[axis] // 2
-        for start, length in ((0, half), (half, size[axis] - half)):
-            part = tuple(length if a == axis else n for a, n in enumerate(size))
-            corner = tuple(c + start if a == axis else c for a, c in enumerate(low))
-            yield from visit(corner, part, before)  # type: ignore[arg-type]
-            before += math.prod(part)
-
-    places = list(visit((0, 0, 0), elements, 0))
-    return np.array(places, np.int64).reshape(-1, 3)
+    low, size, before = np.zeros((1, 3), np.int64), np.array([elements], np.int64), np.zeros(1, np.int64)
+    while True:
+        volume = size.prod(axis=1)
+        kept = (volume > 0) & (before < first + count) & (before + volume > first)
+        low, size, before = low[kept], size[kept], before[kept]
+        if (volume[kept] <= 1).all():
+            return np.asarray(low, np.int64)
+        # Halve every box along its longest direction, the first of equal ones. A single element has an empty half.
+        every, axis = np.arange(len(size)), size.argmax(axis=1)
+        half = size[every, axis] // 2
+        low, size, before = low.repeat(2, axis=0), size.repeat(2, axis=0), before.repeat(2)
+        size[2 * every, axis] = half
+        size[2 * every + 1, axis] -= half
+        low[2 * every + 1, axis] += half
+        before[1::2] += size[::2].prod(axis=1)
 
 
 @dataclass(frozen=True, eq=False)

@@ -25,7 +25,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeline.parallel.partition import Triple, split
+from ridgeline.parallel.partition import Triple, divisors, split
 from ridgeline.runtime.errors import DecompositionError
 
 Dealias = Literal["phase-shift", "two-thirds", "none"]
@@ -299,8 +299,7 @@ def choose_process_grid(
     if decomposition == "slabs":
         check_process_grid(truncation, (1, n_ranks))
         return 1, n_ranks
-    divisors = [d for d in range(1, n_ranks + 1) if n_ranks % d == 0]
-    for rows in sorted(divisors, key=lambda d: (ranks_per_node % d != 0, d)):
+    for rows in sorted(divisors(n_ranks), key=lambda d: (ranks_per_node % d != 0, d)):
         try:
             check_process_grid(truncation, (rows, n_ranks // rows))
         except DecompositionError:

@@ -77,9 +77,8 @@ class Share:
         for r in range(n_rows):
             most = first.lines_of(r)[2]
             until = np.concatenate([[0], np.cumsum(2 * most + 1)])
-            for c in range(n_columns):
-                begin, lines[r, c] = first.line_range(r, c)
-                modes[r, c] = until[begin + lines[r, c]] - until[begin]
+            cuts = np.array([*(split(len(most), n_columns, c)[0] for c in range(n_columns)), len(most)])
+            lines[r], modes[r] = np.diff(cuts), np.diff(until[cuts])
         return cls(
             lines,
             modes,

@@ -344,14 +344,13 @@ def _part(rank: int, start: NDArray[np.int64], shape: NDArray[np.int64]) -> _Sha
 def _exchanges(
     comm: MPI.Comm, variables: Sequence[Variable], layouts: Mapping[str, ArrayLayout]
 ) -> dict[str, _ShardExchange]:
-    """Return the exchange of each variable; they share their buffers. Collective: an allgather of the blocks."""
-    own = {v.name: (v.offset_global, v.shape_local) for v in variables}
-    of_ranks = comm.allgather(own)
+    """Return the exchange of each variable; they share their buffers. Collective: an allgather for each variable."""
     exchanges = {}
     for v in variables:
-        first = np.array([blocks[v.name][0] for blocks in of_ranks], np.int64).reshape(comm.size, -1)
-        shape = np.array([blocks[v.name][1] for blocks in of_ranks], np.int64).reshape(comm.size, -1)
-        boxes = first, first + shape
+        own = np.array([v.offset_global, v.shape_local], np.int64).reshape(2, -1)
+        of_ranks = np.empty((comm.size, *own.shape), np.int64)
+        comm.Allgather(own, of_ranks)
+        boxes = of_ranks[:, 0], of_ranks.sum(axis=1)
         exchanges[v.name] = _ShardExchange(comm, np.dtype(v.dtype), layouts[v.name], boxes)
     buffers = [
         np.empty(max(sizes, default=0), np.uint8) for sizes in zip(*(e.sizes() for e in exchanges.values()))

@@ -1,8 +1,8 @@
 """What a model offers to the time loop, which knows nothing else about physics.
 
-A model is a folder of `ridgeline/models` with `settings.py` (its `CASE`), `estimate.py` (`estimate(case,
-n_ranks)`) and `model.py` (a function `create_model()` that returns a `Model`). Output, checkpoints, resume,
-time series, progress, timing and reports then work for it. docs/adding-a-model.md walks through an example.
+A model is a folder of `ridgeline/models` with `settings.py` (its `CASE`), `estimate.py` (`estimate(case, n_ranks)`)
+and `model.py` (a function `create_model()` that returns a `Model`). Output, checkpoints, resume, time series,
+progress, timing and reports then work for it. docs/adding-a-model.md walks through an example.
 """
 
 from __future__ import annotations
@@ -342,25 +342,24 @@ class ReportedModel(SimulatedModel):
         """Return the least work of one step."""
 
     def diagnostics(self) -> dict[str, float]:
-        """Return global scalars of the present state.
-
-        By default they are the least and the greatest value of each field of the state.
+        """Return global scalars of the present state; by default the extrema of each field of the state.
 
         Returns
         -------
         dict of str to float
-            Values by name, equal on all ranks; not finite where a field is not.
+            By name, equal on all ranks; not finite where a field is not.
 
         Notes
         -----
-        Collective: one allgather for each field.
+        Collective: one allreduce for each field.
         """
-        extremes = {}
-        for name, array in self.state().items():
-            here = (array.local.min(), array.local.max()) if array.local.size else ()
-            ranks = [pair for pair in self._context.comm.allgather(here) if pair]
-            extremes[f"{name}_min"] = float(np.min(ranks))
-            extremes[f"{name}_max"] = float(np.max(ranks))
+        from ridgeline.parallel.allreduce import allreduce_max  # starts MPI, which planning does without
+
+        extremes: dict[str, float] = {}
+        for name, x in ((name, array.local) for name, array in self.state().items()):
+            ends = [-float(x.min()), float(x.max())] if x.size else [-math.inf] * 2
+            ends = allreduce_max(self._context.comm, ends).tolist()
+            extremes |= {f"{name}_min": 0.0 - ends[0], f"{name}_max": ends[1]}
         return extremes
 
     def series(self) -> Mapping[str, float]:

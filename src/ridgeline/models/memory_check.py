@@ -137,15 +137,16 @@ def refuse_what_does_not_fit(case: AnyCase, comm: MPI.Comm) -> None:
     It is called before anything is allocated; run.check_memory = false leaves it out. An estimate that cannot be made
     is not a reason to refuse a run: what it raises is raised again where the run meets it.
     """
-    from ridgeline.parallel.allreduce import broadcast_decision
+    from ridgeline.parallel.allreduce import allreduce_min, broadcast_decision, broadcast_first
     from ridgeline.parallel.layout import place_on_node
 
     if not case.run.check_memory:
         return
     place = place_on_node(comm)
-    capacities = comm.allgather((MemoryCapacity.here(place.ranks), place.local_rank == 0))
-    tightest = min((capacity for capacity, _ in capacities), key=lambda capacity: capacity.per_rank)
-    nodes = sum(first_on_node for _, first_on_node in capacities)
+    here = MemoryCapacity.here(place.ranks)
+    nodes = comm.allreduce(int(place.local_rank == 0))
+    least = float(allreduce_min(comm, here.per_rank))
+    tightest = broadcast_first(comm, here if here.per_rank == least else None) or here
     problem = broadcast_decision(
         comm, lambda: shortage(case, estimate(case, comm.size), comm.size, tightest, nodes)
     )

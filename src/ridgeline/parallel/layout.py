@@ -6,15 +6,18 @@ import os
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from functools import cached_property
+from typing import NamedTuple
 
+import numpy as np
+from mpi4py import MPI
+from numpy.typing import NDArray
+
+from ridgeline.parallel.allreduce import broadcast_first
 from ridgeline.parallel.communicator import library_version, node_communicator
 from ridgeline.runtime.errors import ConfigError
 from ridgeline.runtime.machine import describe_machine, oversubscription, usable_cores
-from ridgeline.runtime.node_load import Reading, others_share, read_load
-
-if TYPE_CHECKING:
-    from mpi4py import MPI
+from ridgeline.runtime.node_load import Reading, others_shares, read_load
 
 
 class Place(NamedTuple):
@@ -43,7 +46,7 @@ def oversubscription_warning(comm: MPI.Comm, threads: int) -> str | None:
     threads: of each rank.
     """
     warning = oversubscription(place_on_node(comm).ranks, threads, node_cores(comm))
-    return next(filter(None, comm.allgather(warning)), None)
+    return broadcast_first(comm, warning)
 
 
 @dataclass(frozen=True)
@@ -62,9 +65,24 @@ class Layout:
         """Number of nodes."""
         return len(self.hosts)
 
+    @cached_property
+    def _ranks(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """All ranks, node after node, and where each node begins among them."""
+        nodes = np.array(self.node_of_rank, np.int64)
+        return np.argsort(nodes, kind="stable"), np.searchsorted(np.sort(nodes), np.arange(self.n_nodes + 1))
+
     def ranks_on(self, node: int) -> list[int]:
         """Return the ranks on a node."""
-        return [rank for rank, at in enumerate(self.node_of_rank) if at == node]
+        ranks, begins = self._ranks
+        found: list[int] = ranks[begins[node] : begins[node + 1]].tolist()
+        return found
+
+    @property
+    def leaders(self) -> list[int]:
+        """The first rank of every node."""
+        ranks, begins = self._ranks
+        first: list[int] = ranks[begins[:-1]].tolist()
+        return first
 
     def part(self, ranks: Sequence[int]) -> Layout:
         """Return the layout of some ranks, which get new numbers in this order, and of their nodes."""
@@ -136,14 +154,18 @@ def find_layout(comm: MPI.Comm, ranks_per_node: int | None = None) -> Layout:
         first = comm.rank - comm.rank % ranks_per_node
     else:
         first = place_on_node(comm).first
-    host, hidden = describe_machine().host, hides_nodes(os.environ) and ranks_per_node is None
-    every = comm.allgather((first, host, os.environ.get("SLURMD_NODENAME", ""), hidden))
-    if any(one[3] for one in every):
-        firsts: dict[str, int] = {}
-        every = [(firsts.setdefault(one[1], rank), *one[1:]) for rank, one in enumerate(every)]
-    order = sorted({one[0] for one in every})
-    hosts = [every[rank][1] for rank in order]
-    slurm = [every[rank][2] for rank in order]
+    hidden = comm.allreduce(hides_nodes(os.environ) and ranks_per_node is None, MPI.LOR)
+    # The first rank of a node says its names. Strings of every rank would fill the memory of a large job.
+    speaks = hidden or first == comm.rank
+    mine = (describe_machine().host, os.environ.get("SLURMD_NODENAME", "")) if speaks else None
+    names_of = comm.allgather(mine)
+    first_of_rank = np.empty(comm.size, np.int64)
+    comm.Allgather(np.array([first], np.int64), first_of_rank)
+    if hidden:
+        by_host: dict[str, int] = {}
+        first_of_rank[:] = [by_host.setdefault(one[0], rank) for rank, one in enumerate(names_of)]
+    order, node_of_rank = np.unique(first_of_rank, return_inverse=True)
+    hosts, slurm = ([names_of[rank][part] for rank in order] for part in range(2))
     # Some launchers pass the variables of the first node to all nodes.
     if all(slurm) and len(set(slurm)) == len(slurm):
         hosts = slurm
@@ -151,13 +173,12 @@ def find_layout(comm: MPI.Comm, ranks_per_node: int | None = None) -> Layout:
     for name in hosts:
         copies[name] += 1
         names.append(name if copies[name] == 1 else f"{name}#{copies[name]}")
-    number = {rank: node for node, rank in enumerate(order)}
-    nodes = [number[one[0]] for one in every]
-    local, seen = [], Counter[int]()
-    for node in nodes:
-        local.append(seen[node])
-        seen[node] += 1
-    return Layout(tuple(nodes), tuple(local), tuple(names))
+    by_node = np.argsort(node_of_rank, kind="stable")
+    begins = np.searchsorted(node_of_rank[by_node], np.arange(len(order)))
+    local = np.empty(comm.size, np.int64)
+    local[by_node] = np.arange(comm.size) - begins[node_of_rank[by_node]]
+    number = list(range(len(order)))  # ranks of one node share one object
+    return Layout(tuple(number[node] for node in node_of_rank), tuple(local.tolist()), tuple(names))
 
 
 def busiest_share(comm: MPI.Comm, before: Reading | None) -> float:
@@ -168,6 +189,6 @@ def busiest_share(comm: MPI.Comm, before: Reading | None) -> float:
         first, last = zip(*readings)
         # The first rank of every system that reports its load.
         rank_of = {look.system: rank for rank, look in reversed(list(enumerate(first))) if look is not None}
-        share = max((others_share(first, last, rank) for rank in rank_of.values()), default=0.0)
+        share = max(others_shares(first, last, rank_of.values()), default=0.0)
     shared: float = comm.bcast(share)
     return shared

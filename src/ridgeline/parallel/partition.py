@@ -11,6 +11,7 @@ from math import isqrt
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    import numpy as np
     from numpy.typing import NDArray
 
 Triple = tuple[int, int, int]
@@ -20,6 +21,13 @@ def split(n: int, parts: int, index: int) -> tuple[int, int]:
     """Return (offset, size) of part `index` of n cells over `parts`; the first n % parts parts get one more."""
     size, more = divmod(n, parts)
     return index * size + min(index, more), size + (index < more)
+
+
+def owner_of(cell: NDArray[np.int64], n: int, parts: int) -> NDArray[np.int64]:
+    """Return the index of the part of `split` that has each of some cells, int64 of the same shape."""
+    size, more = divmod(n, parts)
+    # The first counts in parts that have one more cell, the second in the others, from where both agree.
+    return (cell // (size + 1)).clip(min=(cell - more) // max(size, 1))
 
 
 def factorizations(n: int) -> Iterator[Triple]:

@@ -67,11 +67,14 @@ class Boxes:
 
     @cached_property
     def _coords(self) -> dict[int, Triple]:
-        places: Any = np.ndindex(*self.ranks.shape)
-        return {int(self.ranks[place]): place for place in places}
+        """Coordinates of the ranks that were asked for, which are few of all."""
+        return {}
 
     def coords(self, rank: int) -> Triple:
         """Return the coordinates of a rank's box in the grid of boxes, (z, y, x)."""
+        if rank not in self._coords:
+            z, y, x = np.argwhere(self.ranks == rank)[0].tolist()
+            self._coords[rank] = z, y, x
         return self._coords[rank]
 
     def bounds(self, rank: int) -> tuple[tuple[float, float], ...]:

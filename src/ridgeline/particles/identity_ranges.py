@@ -13,7 +13,7 @@ from mpi4py import MPI as mpi
 from numpy.typing import NDArray
 
 from ridgeline.parallel.counted_exchange import exchange_counted
-from ridgeline.parallel.partition import DistributedArray, split
+from ridgeline.parallel.partition import DistributedArray, owner_of, split
 from ridgeline.particles.boxes import Boxes
 from ridgeline.particles.particles import IDENTITY, POSITION, ParticleField, Particles
 from ridgeline.runtime.errors import VerificationError
@@ -67,9 +67,8 @@ class IdentityRanges:
         if n_global % group:
             raise ValueError(f"{n_global} identities cannot be divided into groups of {group}.")
         self._comm, self.n_global = comm, n_global
-        parts = [split(n_global // group, comm.size, rank) for rank in range(comm.size)]
-        self.first, self.n = (group * number for number in parts[comm.rank])
-        self._cuts = np.array([group * first for first, _ in parts])
+        self._groups, self._group = n_global // group, group
+        self.first, self.n = (group * number for number in split(self._groups, comm.size, comm.rank))
         self._plan: _SendPlan | None = None
 
     @property
@@ -116,7 +115,7 @@ class IdentityRanges:
         return out
 
     def _plan_exchange(self, identity: NDArray[np.int64]) -> _SendPlan:
-        owner = np.searchsorted(self._cuts, identity, side="right") - 1
+        owner = owner_of(identity // self._group, self._groups, self._comm.size)
         order = np.argsort(owner, kind="stable")
         counts = np.bincount(owner, minlength=self._comm.size)
         places = exchange_counted(self._comm, identity[order], counts)[0] - self.first

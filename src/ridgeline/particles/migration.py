@@ -73,11 +73,8 @@ class Migration:
     def __init__(self, comm: MPI.Comm, boxes: Boxes, particles: Particles) -> None:
         self._comm, self._boxes = comm, boxes
         neighbours = boxes.neighbours(comm.rank)
-        self._near = np.zeros(comm.size, bool)
-        self._near[[*neighbours, comm.rank]] = True
         self._neighbours = np.array(neighbours, np.int64)
         self._graph = cast(mpi.Intracomm, comm).Create_dist_graph_adjacent(neighbours, neighbours)
-        self._everyone = np.arange(comm.size)
         self.moved = self.far = 0
         self.n_global, self._identities = self._totals(particles)
 
@@ -103,7 +100,7 @@ class Migration:
         away = target != self._comm.rank
         leave, target = leave[away], target[away]
         bad = bool((target < 0).any())
-        flags = np.array([bad, not bad and not self._near[target].all()], np.int64)
+        flags = np.array([bad, not bad and not np.isin(target, self._neighbours).all()], np.int64)
         self._comm.Allreduce(mpi.IN_PLACE, flags, mpi.MAX)
         if flags[0]:
             self._raise_outside(particles, leave, target, step)
@@ -138,7 +135,7 @@ class Migration:
 
     def _exchange(self, particles: Particles, leave: Integers, target: Integers, far: bool) -> None:
         """Send the particles at the indices `leave` to the ranks `target`, and receive arrivals. Collective."""
-        partners = self._everyone if far else self._neighbours
+        partners = np.arange(self._comm.size) if far else self._neighbours
         self.moved += len(leave)
         self.far += far
         counts = np.bincount(np.searchsorted(partners, target), minlength=len(partners)).astype(np.int64)

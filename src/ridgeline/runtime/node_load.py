@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -47,20 +47,27 @@ def read_load(root: Path = Path("/")) -> Reading | None:
     return Reading(system, max(processors, 1), used, own, time.monotonic())
 
 
-def others_share(before: Sequence[Reading | None], after: Sequence[Reading | None], rank: int) -> float:
-    """Return the share of the processors of a rank's system that others used between two readings, 0 if unknown.
+def others_shares(
+    before: Sequence[Reading | None], after: Sequence[Reading | None], ranks: Iterable[int]
+) -> list[float]:
+    """Return the share of the processors that others used between two readings, on the system of each of some ranks.
 
-    before, after: of all ranks of the job, so that its ranks on virtual hosts of one system do not count as others.
+    It is 0 if unknown. before, after: of all ranks of the job, so that its ranks on virtual hosts of one system do
+    not count as others. All readings are passed through once, however many ranks are asked for.
     """
-    first, last = before[rank], after[rank]
-    if first is None or last is None or last.wall <= first.wall:
-        return 0.0
-    own, ranks = 0.0, 0
+    own: dict[str, float] = {}
     for old, new in zip(before, after):
-        if old is not None and new is not None and old.system == first.system:
-            own, ranks = own + new.own - old.own, ranks + 1
-    others = last.used - first.used - own - _UNSURE * ranks
-    return min(max(others / ((last.wall - first.wall) * last.processors), 0.0), 1.0)
+        if old is not None and new is not None:
+            own[old.system] = own.get(old.system, 0.0) + new.own - old.own + _UNSURE
+    shares = []
+    for rank in ranks:
+        first, last = before[rank], after[rank]
+        if first is None or last is None or last.wall <= first.wall:
+            shares.append(0.0)
+            continue
+        others = last.used - first.used - own[first.system]
+        shares.append(min(max(others / ((last.wall - first.wall) * last.processors), 0.0), 1.0))
+    return shares
 
 
 def busy_note(share: float) -> str | None:

@@ -570,7 +570,7 @@ class Simulation:
                 callback(self)
         finally:
             self._in_callback = outer
-        return bool(due) and any(self._communicator.allgather(self._stop_requested))
+        return bool(due) and bool(self._communicator.allreduce(self._stop_requested, MPI.LOR))
 
     def _interrupt(self, name: str) -> NoReturn:
         path = self.save()

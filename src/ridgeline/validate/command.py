@@ -174,7 +174,8 @@ def _validate(comm: MPI.Comm, layout: Layout, plan: ValidationOptions, options: 
     from ridgeline.validate.watchdog import start_watch
 
     chosen_steps(plan)
-    facts = comm.allgather((describe_machine().to_dict(), tuple(os.environ.get(name, "") for name in _SLURM)))
+    leaders = layout.leaders
+    machines, slurm = _gather_facts(comm, leaders)
     processes = comm.gather((layout.hosts[layout.node_of_rank[comm.rank]], os.getpid()))
     devices = find_rank_devices(comm, layout)
     interfaces = ranks_on_interfaces(layout, devices)
@@ -182,20 +183,19 @@ def _validate(comm: MPI.Comm, layout: Layout, plan: ValidationOptions, options: 
     measurements = Measurements(
         nodes=list(layout.hosts),
         node_of_rank=list(layout.node_of_rank),
-        machine=_machine(layout, [machine for machine, _ in facts], plan.quick),
+        machine=_machine(layout, machines, plan.quick),
         settings=plan.measured()
         | {"phase": options.phase, "job": _job(options).number if options.phase else None},
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         interfaces={node: [name for _, name in of_node] for node, of_node in enumerate(ports)},
-        ranks=[of_rank.to_dict() for of_rank in devices],
+        ranks=[of_rank.to_dict() for of_rank in devices] if comm.rank == 0 else [],
         mpi=mpi_versions() | {"environment": mpi_environment()},
     )
-    leaders = [layout.ranks_on(node)[0] for node in range(layout.n_nodes)]
     outcome: Outcome | None = None
     with errors_on_all_ranks(comm):
         if comm.rank == 0:
             thresholds, baseline = _load(options, measurements)
-            measurements.groups = _find_groups(layout, options, [facts[rank][1] for rank in leaders])
+            measurements.groups = _find_groups(layout, options, slurm)
             if options.topology not in (None, "xnames"):
                 from ridgeline.validate.fabric.files import read_fabric
 
@@ -277,6 +277,22 @@ def _validate(comm: MPI.Comm, layout: Layout, plan: ValidationOptions, options: 
     return agreed
 
 
+def _gather_facts(
+    comm: MPI.Comm, leaders: Sequence[int]
+) -> tuple[list[dict[str, Any]], list[tuple[str, ...]]]:
+    """Return the machine of every rank, and what Slurm says on every node, complete on rank 0 alone. Collective.
+
+    The other ranks get their own machine only: all of them on every rank would take a kilobyte for each rank.
+    """
+    leads = comm.rank in leaders
+    slurm = tuple(os.environ.get(name, "") for name in _SLURM) if leads else None
+    mine = describe_machine().to_dict()
+    gathered = comm.gather((mine, slurm))
+    if gathered is None:
+        return [mine], []
+    return [machine for machine, _ in gathered], [gathered[rank][1] for rank in leaders]
+
+
 def _count(
     comm: MPI.Comm,
     layout: Layout,
@@ -294,7 +310,7 @@ def _count(
     from ridgeline.validate.measure.prolog_readings import count, count_log_lines, count_output
 
     node, job = layout.node_of_rank[comm.rank], _job(options)
-    if comm.rank != layout.ranks_on(node)[0]:
+    if comm.rank != layout.leaders[node]:
         return None
     counted = count(job, layout.hosts[node], before, read_counters(), start)
     count_log_lines(counted, list(start.files), patterns)
@@ -322,15 +338,11 @@ def _gather_nodes(
     others = comm.gather(None if counted is None else (read_inventory(), run_tools(tools, comm.rank == 0)))
     if found is None or others is None:
         return
-    for number in range(layout.n_nodes):
-        inventory, results = others[layout.ranks_on(number)[0]]
+    for number, leader in enumerate(layout.leaders):
+        inventory, results = others[leader]
         measurements.inventory |= {number: inventory} if inventory else {}
         measurements.tools |= {number: results} if results else {}
-    nodes = [
-        one
-        for one in (found[layout.ranks_on(number)[0]] for number in range(layout.n_nodes))
-        if one is not None
-    ]
+    nodes = [one for one in (found[leader] for leader in layout.leaders) if one is not None]
     measurements.counters = by_name([n.before for n in nodes], [n.after for n in nodes])
     measurements.counted = {number: n.period for number, n in enumerate(nodes) if n.period != VALIDATED}
     measurements.lines = {number: n.lines for number, n in enumerate(nodes) if n.lines}
@@ -352,7 +364,7 @@ def _forget(comm: MPI.Comm, layout: Layout, options: ValidationOptions) -> None:
     from ridgeline.validate.measure.prolog_readings import forget_readings
 
     job, node = _job(options), layout.node_of_rank[comm.rank]
-    if job.phase == "epilog" and job.number is not None and comm.rank == layout.ranks_on(node)[0]:
+    if job.phase == "epilog" and job.number is not None and comm.rank == layout.leaders[node]:
         forget_readings(job.folder, layout.hosts[node], job.number)
 
 

@@ -25,7 +25,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ridgeline.runtime.node_load import Reading, others_share, read_load
+from ridgeline.runtime.node_load import Reading, others_shares, read_load
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -335,8 +335,8 @@ class _Listener(Watch):
         """Return the share of processors that others used, for the ranks that reported it."""
         looks = [states.get(rank, {}).get("load", (None, None)) for rank in range(self.size)]
         before, after = ([None if look is None else Reading(**look) for look in side] for side in zip(*looks))
-        shares = {rank: others_share(before, after, rank) for rank in range(self.size)}
-        return {rank: share for rank, share in shares.items() if share > 0}
+        shares = others_shares(before, after, range(self.size))
+        return {rank: share for rank, share in enumerate(shares) if share > 0}
 
 
 def _describe(

@@ -6,7 +6,6 @@ Neither Numba, NumPy nor MPI is imported here.
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
@@ -14,6 +13,7 @@ from typing import Annotated, Any, Literal
 from ridgeline.bench.benchmark import Benchmark, BenchmarkOptions, Scaling, ScalingFigures
 from ridgeline.bench.hpcg.geometry import LEAST_SIZE, MULTIPLE, Triple, make_geometry, process_grid
 from ridgeline.config.size_law import Settings, SizeLaw
+from ridgeline.parallel.partition import factorizations
 from ridgeline.runtime.declared_options import OptionSpec
 from ridgeline.runtime.errors import ConfigError
 
@@ -119,9 +119,8 @@ def divide_box(whole: Triple, n_ranks: int) -> tuple[Triple, Triple]:
     whole: points of the global box [x, y, z]. Raises ConfigError if no process grid gives boxes that the rules allow.
     """
     allowed: list[tuple[int, Triple, Triple]] = []
-    for px, py in itertools.product(range(n_ranks, 0, -1), repeat=2):
-        grid = px, py, n_ranks // (px * py)
-        if math.prod(grid) != n_ranks or any(points % parts for points, parts in zip(whole, grid)):
+    for grid in sorted(factorizations(n_ranks), reverse=True):
+        if any(points % parts for points, parts in zip(whole, grid)):
             continue
         x, y, z = (points // parts for points, parts in zip(whole, grid))
         try:

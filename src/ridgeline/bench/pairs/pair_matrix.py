@@ -333,7 +333,7 @@ def _members(n_ranks: int, layout: Layout, between: Between) -> tuple[list[int],
             raise ConfigError(
                 "--between nodes requires at least 2 nodes, but there is 1. Use more nodes, or --between ranks."
             )
-        return [layout.ranks_on(node)[0] for node in range(layout.n_nodes)], list(layout.hosts)
+        return layout.leaders, list(layout.hosts)
     check_pairs(None, n_ranks // 2, n_ranks)
     names = [f"{rank} {layout.hosts[layout.node_of_rank[rank]]}" for rank in range(n_ranks)]
     return list(range(n_ranks)), names

@@ -55,7 +55,7 @@ from ridgeline.elements.mesh import ElementGrid, side_axis
 from ridgeline.models.contract import Metric
 from ridgeline.models.navier_stokes.derivatives import element_chunks, velocity_gradient, vorticity
 from ridgeline.models.navier_stokes.side_fluxes import SideFlux, heat_by_gradients, traction_by_gradients
-from ridgeline.parallel.allreduce import allreduce_max, allreduce_min, allreduce_sums
+from ridgeline.parallel.allreduce import allreduce_max, allreduce_min, allreduce_sums, broadcast_first
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -382,4 +382,4 @@ def locate_nonfinite(
             x, y, z = geometry.coordinates[:, e, k, j, i]
             element = grid.mesh.name_of(grid.positions[e])
             place = f"{name} at x={x:.6g}, y={y:.6g}, z={z:.6g} in {element}"
-    return next((words for words in comm.allgather(place) if words is not None), None)
+    return broadcast_first(comm, place)

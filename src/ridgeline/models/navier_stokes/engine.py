@@ -58,7 +58,7 @@ from ridgeline.models.navier_stokes.time_stepping import (
     TimeLevels,
 )
 from ridgeline.models.time_steps import next_step
-from ridgeline.parallel.allreduce import allreduce_max
+from ridgeline.parallel.allreduce import allreduce_max, broadcast_first
 from ridgeline.runtime.errors import DivergedError
 from ridgeline.runtime.regions import Regions
 
@@ -390,7 +390,8 @@ class SplittingEngine(ABC):
             found = found or blame(
                 problem.source_terms, problem.variable_coefficients, self.geometry.coordinates, time, fields
             )
-        for message in filter(None, self.comm.allgather(found)):
+        message = broadcast_first(self.comm, found or None)
+        if message is not None:
             raise DivergedError(f"step {self.step_index} failed, because {message} Correct the formula.")
 
     def _try_step(self, dt: float, after: float) -> float:

@@ -28,7 +28,7 @@ from ridgeline.elements.inverse_map import INSIDE, at_points, lattice_inside, pl
 from ridgeline.elements.mesh import BoxMesh, ElementGrid
 from ridgeline.elements.quadrature import gauss_lobatto, interpolation_matrix
 from ridgeline.parallel.allreduce import allreduce_max, allreduce_min
-from ridgeline.parallel.partition import Triple, split
+from ridgeline.parallel.partition import Triple, owner_of, split
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -91,8 +91,7 @@ class Sampler:
         self.lattice = lattice
         self.shape_global = lattice.shape
         nz, ny, nx = lattice.shape
-        ranges = [split(nz, comm.size, rank) for rank in range(comm.size)]
-        first, planes = ranges[comm.rank]
+        first, planes = split(nz, comm.size, comm.rank)
         self.offset_global = (first, 0, 0)
         self.shape_local = (planes, ny, nx)
         self._comm, self._grid = comm, grid
@@ -101,8 +100,7 @@ class Sampler:
         self._evaluator = find(grid, lattice)
         places = self._evaluator.places
         # Each owner of planes is sent their points, in the order in which they are evaluated.
-        ends = np.array([(start + size) * ny * nx for start, size in ranges])
-        owner = np.searchsorted(ends, places, side="right")
+        owner = owner_of(places // (ny * nx), nz, comm.size)
         self._order = np.argsort(owner, kind="stable")
         self._sent = np.bincount(owner, minlength=comm.size).astype(np.int64)
         self._received = np.empty_like(self._sent)

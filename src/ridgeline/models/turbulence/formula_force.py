@@ -19,7 +19,7 @@ from ridgeline.fourier.decomposition import PencilGrid
 from ridgeline.jit.kernel import compile_kernels, specialise
 from ridgeline.models.turbulence.forcing import Forcing
 from ridgeline.models.turbulence.solenoidal import project
-from ridgeline.parallel.allreduce import allreduce_max, allreduce_sums
+from ridgeline.parallel.allreduce import allreduce_max, allreduce_sums, broadcast_first
 from ridgeline.parallel.communicator import in_turn_per_node
 from ridgeline.runtime.errors import ConfigError
 
@@ -90,8 +90,9 @@ class FormulaForce(Forcing):
                 f"forcing.formula: {toml(self._formulas[c].text)} is {values[c, k, j, i]:g} at {place} and "
                 f"t = {time:g}. Use a formula that is finite at every point and time of the run."
             )
-        if found := [each for each in self.comm.allgather(mine) if each]:
-            raise ConfigError(found[0])
+        found = broadcast_first(self.comm, mine)
+        if found is not None:
+            raise ConfigError(found)
 
     def _modes_at(self, time: float) -> NDArray[np.complex128]:
         """Return the modes of the solenoidal part of the force, [3, n_modes]. Collective."""

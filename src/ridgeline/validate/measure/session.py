@@ -56,10 +56,7 @@ class Session:
     @property
     def leaders(self) -> list[int]:
         """The first rank of every node."""
-        first: dict[int, int] = {}
-        for rank, node in enumerate(self.layout.node_of_rank):
-            first.setdefault(node, rank)
-        return [first[node] for node in range(self.layout.n_nodes)]
+        return self.layout.leaders
 
     @property
     def rails(self) -> list[dict[int, int]]:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from ridgeline.parallel.layout import avoids_shared_memory
 from ridgeline.runtime.errors import ConfigError, VerificationError
-from ridgeline.runtime.node_load import others_share, read_load
+from ridgeline.runtime.node_load import others_shares, read_load
 from ridgeline.validate.measure import gpu_stages, part_stages, validation_stages
 from ridgeline.validate.measure.measurements import Measurements, Stage
 from ridgeline.validate.measure.session import Session
@@ -214,7 +214,7 @@ def _run_step(
     looks = session.stage_ends.gather((before, read_load()))
     if looks is not None:
         first, last = zip(*looks)
-        shares = [others_share(first, last, rank) for rank in session.leaders]
+        shares = others_shares(first, last, session.leaders)
         session.note_others(step.quantities or (step.name,), shares)
     return True
 
