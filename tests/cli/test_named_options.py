@@ -41,6 +41,7 @@ FOREIGN = {
         "--partition",
         "--kill-on-bad-exit",
     },  # sbatch, srun
+    "validate/measure/cores.py": {"--cpus-per-task"},  # srun
     "validate/binding.py": {"--ppn", "--cpu-bind", "--ntasks-per-node"},  # launchers
 }
 
