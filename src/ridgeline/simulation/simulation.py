@@ -562,6 +562,8 @@ class Simulation:
 
     def _call_back(self, before: Moment) -> bool:
         """Call the callbacks that are due; return whether one of them called `stop` on any rank. Collective."""
+        from ridgeline.parallel.allreduce import allreduce_max
+
         now = Moment(self.step, self.time)
         due = [callback for every, callback in self._callbacks if every.due(before, now)]
         outer, self._in_callback = self._in_callback, True
@@ -570,7 +572,7 @@ class Simulation:
                 callback(self)
         finally:
             self._in_callback = outer
-        return bool(due) and bool(self._communicator.allreduce(self._stop_requested, MPI.LOR))
+        return bool(due) and bool(allreduce_max(self._communicator, [self._stop_requested])[0])
 
     def _interrupt(self, name: str) -> NoReturn:
         path = self.save()
