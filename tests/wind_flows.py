@@ -57,8 +57,11 @@ def start_of(problem):
     return [q + 0.01 * random.standard_normal(problem.shape) for q in fields[: 3 + len(problem.scalars)]]
 
 
-def advance_engine(comm, problem, process_grid, direct, steps=3, dt=0.02):
-    """Return the fields after some steps, put together on all ranks of a communicator, and the engine."""
+def advance_engine(comm, problem, process_grid, direct, steps=3, dt=0.02, at_rest=False):
+    """Return the fields after some steps, put together on all ranks of a communicator, and the engine.
+
+    at_rest: whether the velocity is 0 at first.
+    """
     from mpi4py import MPI
 
     from ridgeline.blocks.cartesian import decompose
@@ -69,8 +72,8 @@ def advance_engine(comm, problem, process_grid, direct, steps=3, dt=0.02):
     engine = CpuEngine(problem, cartesian, block, Context(comm), None, 1e-12, direct)
     engine.compile()
     place = tuple(slice(o, o + n) for o, n in zip(block.offset_global, block.shape_local))
-    for q, start in zip(engine.fields, start_of(problem)):
-        q.owned[...] = start[place]
+    for number, (q, start) in enumerate(zip(engine.fields, start_of(problem))):
+        q.owned[...] = start[place] * (number > 2 or not at_rest)
     engine.start()
     engine.guess_pressure(dt)
     for _ in range(steps):

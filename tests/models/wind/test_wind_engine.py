@@ -1,5 +1,7 @@
 """The compiled engine of the wind model against plain NumPy."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from mpi4py import MPI
@@ -29,3 +31,12 @@ def test_multigrid_leaves_no_more_divergence_than_its_tolerance(name):
     assert engine.largest_divergence() <= 1e-12 * engine.rate * 1.001 + 1e-13
     assert np.abs(found - direct).max() < 1e-10
     assert engine.solves["mac"].most < 20
+
+
+@pytest.mark.parametrize("name", ["periodic", "lines"])
+def test_a_fluid_at_rest_is_set_in_motion_by_buoyancy(name):
+    problem = replace(FLOWS[name], forces=(0.0, 0.0, 0.0, 0.0, 0.0, 0.8))
+    found, _ = advance_engine(MPI.COMM_SELF, problem, "auto", False, at_rest=True)
+    direct, _ = advance_engine(MPI.COMM_SELF, problem, "auto", True, at_rest=True)
+    assert np.abs(direct[2]).max() > 0.01
+    assert np.abs(found - direct).max() < 1e-11

@@ -67,7 +67,7 @@ class CpuEngine:
     cartesian, block : the ranks in their grid, and this rank's block with three layers of ghosts
     context : threads, regions of time
     terms : the physics beside the equations of the problem, None without any
-    tolerance : of both projections: the largest divergence left, over the largest rate at which fluid crosses a cell
+    tolerance : of the solves, as `FlowProjections` has it
     direct : whether Poisson problems are solved on one rank by diagonalisation, otherwise by multigrid
     """
 
@@ -83,10 +83,10 @@ class CpuEngine:
     ) -> None:
         self.problem, self.block, self.time = problem, block, 0.0
         self._comm, self._threads, self._regions = cartesian, context.threads, context.regions
-        self._terms, self._tolerance = terms, tolerance
+        self._terms = terms
         self._dt = 1.0
         self._sides = touched_sides(problem, block)
-        self._projections = FlowProjections(problem, cartesian, block, direct)
+        self._projections = FlowProjections(problem, cartesian, block, tolerance, direct)
         self._allocate()
         self._plan(cartesian)
         n = len(problem.names)
@@ -383,7 +383,7 @@ class CpuEngine:
     def _project_faces(self) -> None:
         """Make the face velocities free of divergence, and fill their ghosts."""
         with self._regions("projection"):
-            self._projections.project_faces(self._faces, self._tolerance * self._rate)
+            self._projections.project_faces(self._faces, self._rate)
         with self._regions("exchange"):
             self._face_halo.exchange()
             # The faces on upper sides are beyond the cells that an exchange sends: they have one of their own.
@@ -414,7 +414,7 @@ class CpuEngine:
                 if side.inflow:  # what flows through the side counts; other ghosts beyond sides do not
                     number = normal_field(axis)
                     planes(velocity[number], axis, end, 1)[0][...] = self._value_at(number, axis, end)
-            phi = projections.project_velocity(velocity, p, dt, self._tolerance * self._rate)
+            phi = projections.project_velocity(velocity, p, dt, self._rate)
             if last:
                 np.multiply(phi.flat, 1.0 / dt, out=p.flat)
 
@@ -428,7 +428,7 @@ class CpuEngine:
                 if not kappa:
                     target.owned[...] = owned(q) + owned(b)
                     continue
-                x = self._projections.solve_diffusion(number, 0.5 * dt * kappa, b, self._tolerance)
+                x = self._projections.solve_diffusion(number, 0.5 * dt * kappa, b)
                 target.owned[...] = owned(q) + x
 
     # ---- sides ----

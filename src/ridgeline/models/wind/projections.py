@@ -21,7 +21,6 @@ from ridgeline.blocks.projection import FlowSides, MacProjection, NodalProjectio
 from ridgeline.models.contract import SolveCount
 from ridgeline.models.wind.direct_solvers import cell_solver, helmholtz_solver, node_solver
 from ridgeline.models.wind.problem import WindProblem
-from ridgeline.parallel.allreduce import allreduce_max
 from ridgeline.parallel.partition import split
 from ridgeline.runtime.errors import DivergedError
 
@@ -85,19 +84,26 @@ class RootSolver:
 
 
 class CycleSolver:
-    """Multigrid at cells up to an absolute residual, in the maximum norm."""
+    """Multigrid at cells up to an absolute residual or a share of max |b|, whichever is larger."""
 
-    def __init__(self, multigrid: CellMultigrid) -> None:
-        self.multigrid = multigrid
+    def __init__(self, multigrid: CellMultigrid, relative: float) -> None:
+        self.multigrid, self._relative = multigrid, relative
 
     def solve(self, b: BlockArray, x: BlockArray, tolerance: float, max_cycles: int) -> SolveEnd:
         """Solve A x = b to max |b - A x| <= tolerance, and fill the ghosts of x. Collective."""
-        result = self.multigrid.solve(b, x, 0.0, max_cycles, absolute=tolerance)
+        result = self.multigrid.solve(b, x, self._relative, max_cycles, absolute=tolerance)
         return SolveEnd(result.cycles, result.converged)
 
 
 class FlowProjections:
     """The projections of one block, and its solves for implicit diffusion. Collective when it is made.
+
+    Parameters
+    ----------
+    problem, cartesian, block : what is computed, the ranks in their grid, and this rank's block
+    tolerance : of both projections: the largest divergence left, over the largest rate at which fluid crosses a cell,
+        or over the largest divergence before where that is larger, as in a fluid at rest
+    direct : whether Poisson problems are solved on one rank by diagonalisation, otherwise by multigrid
 
     Attributes
     ----------
@@ -105,8 +111,11 @@ class FlowProjections:
     solves : counts of the solves by their names
     """
 
-    def __init__(self, problem: WindProblem, cartesian: MPI.Cartcomm, block: Block, direct: bool) -> None:
+    def __init__(
+        self, problem: WindProblem, cartesian: MPI.Cartcomm, block: Block, tolerance: float, direct: bool
+    ) -> None:
         self._problem, self._comm, self._block, self._is_direct = problem, cartesian, block, direct
+        self._tolerance = tolerance
         sides = flow_sides(problem)
         self._nodal = NodalProjection(cartesian, block, problem.widths, sides)
         self.nodes = self._nodal.solver.block
@@ -120,7 +129,8 @@ class FlowProjections:
         if direct:
             mac: Any = RootSolver(cartesian, self._mac.phi, cell_solver(problem).solve, vanishing)
         else:
-            mac = CycleSolver(CellMultigrid(cartesian, block, problem.widths, multigrid_sides(sides)))
+            multigrid = CellMultigrid(cartesian, block, problem.widths, multigrid_sides(sides))
+            mac = CycleSolver(multigrid, tolerance)
         self._mac.solver = mac
         self._at_nodes = (
             RootSolver(cartesian, self._nodal.phi, node_solver(problem).solve) if direct else None
@@ -129,12 +139,12 @@ class FlowProjections:
         self._helmholtz: dict[tuple[Any, ...], tuple[float, Any]] = {}
         self.solves = {name: SolveCount() for name in ("mac", "nodal", "diffusion")}
 
-    def project_faces(self, faces: Sequence[BlockArray], tolerance: float) -> None:
+    def project_faces(self, faces: Sequence[BlockArray], rate: float) -> None:
         """Make the velocities across the lower faces in z, y and x free of divergence, of owned cells and one beyond.
 
-        tolerance: the largest divergence that may remain. Collective.
+        rate: the largest at which fluid crosses a cell. Collective.
         """
-        result = self._mac.project(faces, max(tolerance, TINY), MOST_CYCLES)
+        result = self._mac.project(faces, max(self._tolerance * rate, TINY), MOST_CYCLES)
         self._count("mac", result.cycles, result.converged)
 
     def largest_divergence(self, faces: Sequence[BlockArray]) -> float:
@@ -147,11 +157,12 @@ class FlowProjections:
         self._nodal.add_gradient(pressure, factor, velocity[::-1])
 
     def project_velocity(
-        self, velocity: Sequence[BlockArray], pressure: BlockArray, dt: float, tolerance: float
+        self, velocity: Sequence[BlockArray], pressure: BlockArray, dt: float, rate: float
     ) -> BlockArray:
         """Make u, v and w approximately free of divergence, and return the potential dt p. Collective.
 
-        The ghosts of the velocity are filled; beyond inflows they hold the velocity across the side.
+        The ghosts of the velocity are filled; beyond inflows they hold the velocity across the side. rate: as for
+        `project_faces`.
         """
         projection = self._nodal
         projection.set_divergence(velocity[::-1])
@@ -162,17 +173,14 @@ class FlowProjections:
             result: Any = self._at_nodes.solve(b, phi)
         else:
             np.multiply(pressure.flat, dt, out=phi.flat)
-            absolute = max(tolerance, TINY) * volume
-            result = projection.solver.solve(None, None, 0.0, MOST_CYCLES, absolute=absolute)
+            absolute = max(self._tolerance * rate, TINY) * volume
+            result = projection.solver.solve(None, None, self._tolerance, MOST_CYCLES, absolute=absolute)
         self._count("nodal", result.cycles, result.converged)
         projection.add_gradient(phi, -1.0, velocity[::-1])
         return phi
 
-    def solve_diffusion(self, number: int, factor: float, b: BlockArray, tolerance: float) -> NDArray[Any]:
-        """Return x of x - factor lap x = b in the owned cells, with homogeneous sides of a field. Collective.
-
-        tolerance: of the residual, over the largest b.
-        """
+    def solve_diffusion(self, number: int, factor: float, b: BlockArray) -> NDArray[Any]:
+        """Return x of x - factor lap x = b in the owned cells, with homogeneous sides of a field. Collective."""
         fixed = tuple(side.fields[number].fixed for _, side in sorted(self._problem.sides.items()))
         known, solver = self._helmholtz.get(fixed, (math.nan, None))
         if known != factor:
@@ -184,13 +192,12 @@ class FlowProjections:
                 if solver is None:
                     sides = value_sides(self._problem, number)
                     multigrid = CellMultigrid(self._comm, self._block, self._problem.widths, sides)
-                    solver = CycleSolver(multigrid)
+                    solver = CycleSolver(multigrid, self._tolerance)
                 solver.multigrid.set_coefficients(alpha=1.0, beta=factor)
             self._helmholtz[fixed] = factor, solver
         assert solver is not None
         self._x.owned[...] = b.owned
-        largest = float(allreduce_max(self._comm, abs(b.owned).max()))
-        result = solver.solve(b, self._x, max(tolerance * largest, TINY), MOST_CYCLES)
+        result = solver.solve(b, self._x, TINY, MOST_CYCLES)
         self._count("diffusion", result.cycles, result.converged)
         return self._x.owned
 
