@@ -96,8 +96,8 @@ def size_of(case: Any) -> tuple[list[str], int]:
     if case.run.model == "n_body":
         n = case.gravity.n_global
         return [rf"{case.grid.shape[0]}\^3 cells", f"{n} particles"], 3 * n
-    if case.run.model == "turbulence" and len(set(case.grid.shape)) > 1:
-        return [rf"{' x '.join(map(str, case.grid.shape))} points"], math.prod(case.grid.shape)
+    if case.run.model in ("turbulence", "wind") and len(set(case.grid.shape)) > 1:
+        return [rf"{' x '.join(map(str, case.grid.shape))} (cells|points)"], math.prod(case.grid.shape)
     dims = sum(n > 1 for n in case.grid.shape)
     return [rf"{case.grid.shape[-1]}\^{dims} (cells|points)"], math.prod(case.grid.shape)
 
