@@ -142,7 +142,7 @@ class DirectCellSolver:
         self.matrix = sum(sparse.kron(sparse.kron(z, y), x) for z, y, x in parts).tocsc()
         self.singular = all(pair == "periodic" or "dirichlet" not in pair for pair in self.sides)
 
-    def solve(self, b, x, tolerance, max_cycles):
+    def solve(self, b, x, tolerance, max_cycles, absolute):
         kept = slice(1, None) if self.singular else slice(None)
         phi = np.zeros(self.matrix.shape[0])
         phi[kept] = scipy.sparse.linalg.spsolve(self.matrix[kept, kept], b.owned.ravel()[kept])

@@ -60,9 +60,13 @@ class CellSolver(Protocol):
     phi is zero at outflow and has no gradient at the other sides.
     """
 
-    def solve(self, b: BlockArray, x: BlockArray, tolerance: float, max_cycles: int) -> Any:
-        """Solve from the guess in x. One layer of ghosts of x is filled, beyond sides by mirror images, at outflow by
-        their negative. Collective."""
+    def solve(
+        self, b: BlockArray, x: BlockArray, tolerance: float, max_cycles: int, *, absolute: float
+    ) -> Any:
+        """Solve from the guess in x to max |b - A x| <= max(tolerance max |b|, absolute).
+
+        One layer of ghosts of x is filled, beyond sides by mirror images, at outflow by their negative. Collective.
+        """
 
 
 def multigrid_sides(sides: Sequence[FlowSides]) -> list[AxisSides]:
@@ -343,7 +347,13 @@ class MacProjection:
         )  # fmt: skip
 
     def project(
-        self, faces: Velocity, tolerance: float = 1e-10, max_cycles: int = 50, *, keep_guess: bool = False
+        self,
+        faces: Velocity,
+        tolerance: float = 1e-10,
+        max_cycles: int = 50,
+        *,
+        absolute: float = 0.0,
+        keep_guess: bool = False,
     ) -> Any:
         """Solve for phi, and subtract its gradient from the faces of the owned cells, the last ones included.
 
@@ -351,7 +361,7 @@ class MacProjection:
         ----------
         faces : sequence of three BlockArrays
             The velocities; those of the owned cells and of the first ghosts at the upper ends must be there.
-        tolerance, max_cycles
+        tolerance, max_cycles, absolute
             As the solver takes them.
         keep_guess : bool
             Begin with the phi that is there, instead of zero.
@@ -368,7 +378,7 @@ class MacProjection:
         self.set_divergence(faces, self.b, -1.0)
         if not keep_guess:
             self.phi.flat[:] = 0
-        result = self.solver.solve(self.b, self.phi, tolerance, max_cycles)
+        result = self.solver.solve(self.b, self.phi, tolerance, max_cycles, absolute=absolute)
         z, y, x = faces
         subtract_face_gradient(
             self.phi.flat, layout_of(self.phi), self._tables, self._cells, (z.flat, y.flat, x.flat), layout_of(z)

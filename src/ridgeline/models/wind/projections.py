@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from ridgeline.blocks.block import Block, BlockArray
 from ridgeline.blocks.halo import HaloExchange
 from ridgeline.blocks.multigrid.cells import CellMultigrid
-from ridgeline.blocks.projection import FlowSides, MacProjection, NodalProjection, multigrid_sides
+from ridgeline.blocks.projection import FlowSides, MacProjection, NodalProjection
 from ridgeline.models.contract import SolveCount
 from ridgeline.models.wind.direct_solvers import cell_solver, helmholtz_solver, node_solver
 from ridgeline.models.wind.problem import WindProblem
@@ -42,6 +42,7 @@ class SolveEnd(NamedTuple):
 class RootSolver:
     """Gathers the right side on rank 0, solves there, and scatters the solution. Collective when it is made.
 
+    block : of the solutions
     solve : of the whole problem, in float64; only rank 0 calls it
     outflows : the sides that are not periodic, as (axis, whether the upper one, whether the solution is 0 there)
     """
@@ -49,15 +50,24 @@ class RootSolver:
     def __init__(
         self,
         cartesian: MPI.Cartcomm,
-        x: BlockArray,
+        block: Block,
         solve: Solve,
         outflows: Sequence[tuple[int, bool, bool]] = (),
     ) -> None:
         self._comm, self._solve, self._outflows = cartesian, solve, outflows
-        self._places = cartesian.allgather((x.block.offset_global, x.block.shape_local))
-        self._halo = HaloExchange.of_fields(cartesian, [(x,)], corners=True, method="pack")
+        self._places = cartesian.allgather((block.offset_global, block.shape_local))
+        self._x = BlockArray.allocate(block, np.float64)
+        self._halo = HaloExchange.of_fields(cartesian, [(self._x,)], corners=True, method="pack")
 
-    def solve(self, b: BlockArray, x: BlockArray, tolerance: float = 0.0, max_cycles: int = 1) -> SolveEnd:
+    def solve(
+        self,
+        b: BlockArray,
+        x: BlockArray,
+        tolerance: float = 0.0,
+        max_cycles: int = 1,
+        *,
+        absolute: float = 0.0,
+    ) -> SolveEnd:
         """Solve A x = b, and fill the ghosts of x. Collective."""
         parts = self._comm.gather(np.ascontiguousarray(b.owned))
         pieces = None
@@ -67,8 +77,9 @@ class RootSolver:
                 whole[place] = part
             solved = self._solve(whole)
             pieces = [np.ascontiguousarray(solved[place]) for place in self._slices()]
-        x.owned[...] = self._comm.scatter(pieces)
+        self._x.owned[...] = self._comm.scatter(pieces)
         self._halo.exchange()
+        x.flat[:] = self._x.flat
         ghost = x.block.ghost
         for axis, last, vanishes in self._outflows:
             along: NDArray[Any] = np.moveaxis(x.ghosted, axis, 0)
@@ -81,18 +92,6 @@ class RootSolver:
             tuple(slice(first, first + n) for first, n in zip(offset, shape))
             for offset, shape in self._places
         ]
-
-
-class CycleSolver:
-    """Multigrid at cells up to an absolute residual or a share of max |b|, whichever is larger."""
-
-    def __init__(self, multigrid: CellMultigrid, relative: float) -> None:
-        self.multigrid, self._relative = multigrid, relative
-
-    def solve(self, b: BlockArray, x: BlockArray, tolerance: float, max_cycles: int) -> SolveEnd:
-        """Solve A x = b to max |b - A x| <= tolerance, and fill the ghosts of x. Collective."""
-        result = self.multigrid.solve(b, x, self._relative, max_cycles, absolute=tolerance)
-        return SolveEnd(result.cycles, result.converged)
 
 
 class FlowProjections:
@@ -119,23 +118,17 @@ class FlowProjections:
         sides = flow_sides(problem)
         self._nodal = NodalProjection(cartesian, block, problem.widths, sides)
         self.nodes = self._nodal.solver.block
-        x = BlockArray.allocate(block, np.float64)
+        mac = at_nodes = None
         if direct:
             vanishing = [
                 (axis, last, bool(getattr(problem.at(axis, last), "outflow", False)))
                 for axis, last in touched_sides(problem, block)
             ]
-        self._mac = MacProjection(cartesian, block, problem.widths, sides, _Late())
-        if direct:
-            mac: Any = RootSolver(cartesian, self._mac.phi, cell_solver(problem).solve, vanishing)
-        else:
-            multigrid = CellMultigrid(cartesian, block, problem.widths, multigrid_sides(sides))
-            mac = CycleSolver(multigrid, tolerance)
-        self._mac.solver = mac
-        self._at_nodes = (
-            RootSolver(cartesian, self._nodal.phi, node_solver(problem).solve) if direct else None
-        )
-        self._x = x
+            mac = RootSolver(cartesian, block, cell_solver(problem).solve, vanishing)
+            at_nodes = RootSolver(cartesian, self._nodal.phi.block, node_solver(problem).solve)
+        self._mac = MacProjection(cartesian, block, problem.widths, sides, mac)
+        self._at_nodes = at_nodes
+        self._x = BlockArray.allocate(block, np.float64)
         self._helmholtz: dict[tuple[Any, ...], tuple[float, Any]] = {}
         self.solves = {name: SolveCount() for name in ("mac", "nodal", "diffusion")}
 
@@ -144,7 +137,8 @@ class FlowProjections:
 
         rate: the largest at which fluid crosses a cell. Collective.
         """
-        result = self._mac.project(faces, max(self._tolerance * rate, TINY), MOST_CYCLES)
+        absolute = max(self._tolerance * rate, TINY)
+        result = self._mac.project(faces, self._tolerance, MOST_CYCLES, absolute=absolute)
         self._count("mac", result.cycles, result.converged)
 
     def largest_divergence(self, faces: Sequence[BlockArray]) -> float:
@@ -186,18 +180,17 @@ class FlowProjections:
         if known != factor:
             if self._is_direct:
                 solver = RootSolver(
-                    self._comm, self._x, helmholtz_solver(self._problem, number, factor).solve
+                    self._comm, self._block, helmholtz_solver(self._problem, number, factor).solve
                 )
             else:
                 if solver is None:
                     sides = value_sides(self._problem, number)
-                    multigrid = CellMultigrid(self._comm, self._block, self._problem.widths, sides)
-                    solver = CycleSolver(multigrid, self._tolerance)
-                solver.multigrid.set_coefficients(alpha=1.0, beta=factor)
+                    solver = CellMultigrid(self._comm, self._block, self._problem.widths, sides)
+                solver.set_coefficients(alpha=1.0, beta=factor)
             self._helmholtz[fixed] = factor, solver
         assert solver is not None
         self._x.owned[...] = b.owned
-        result = solver.solve(b, self._x, TINY, MOST_CYCLES)
+        result = solver.solve(b, self._x, self._tolerance, MOST_CYCLES, absolute=TINY)
         self._count("diffusion", result.cycles, result.converged)
         return self._x.owned
 
@@ -208,13 +201,6 @@ class FlowProjections:
                 f"The solve {name} did not reach model.tolerance in {cycles} cycles. Set a smaller model.dt or "
                 "model.courant if the flow diverges, and otherwise a larger model.tolerance."
             )
-
-
-class _Late:
-    """Stands for a solver that is set once the fields that it needs are there."""
-
-    def solve(self, b: BlockArray, x: BlockArray, tolerance: float, max_cycles: int) -> Any:
-        raise NotImplementedError
 
 
 def flow_sides(problem: WindProblem) -> list[FlowSides]:

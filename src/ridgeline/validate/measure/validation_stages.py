@@ -194,12 +194,18 @@ def on_node(session: Session) -> None:
     figures = _measure(session, [pairs])
     if figures is None:
         return
-    first, _, values = figures
     for name, unit, higher_is_better in _QUANTITIES:
-        found: list[list[float] | None] = [None] * session.comm.size
-        for rank, row in zip(first.tolist(), values[name]):
-            found[rank] = row.tolist()
-        session.store_by_rank(f"on-node {name}", unit, higher_is_better, found, np.nanmean)
+        rows = _rows_by_rank(session, figures, name)
+        session.store_by_rank(f"on-node {name}", unit, higher_is_better, rows, np.nanmean)
+
+
+def _rows_by_rank(session: Session, figures: Figures, name: str) -> list[list[float] | None]:
+    """Return the repeats of a quantity of pairs, at the place of the first rank of each."""
+    first, _, values = figures
+    rows: list[list[float] | None] = [None] * session.comm.size
+    for rank, row in zip(first.tolist(), values[name]):
+        rows[rank] = row.tolist()
+    return rows
 
 
 def loopback_pairs(session: Session) -> list[tuple[str, Pair]]:
@@ -218,19 +224,16 @@ def loopback(session: Session) -> None:
     figures = _measure(session, [[pair for _, pair in pairs]])
     if figures is None:
         return
-    names = {pair[0]: name for name, pair in pairs}
-    first, _, values = figures
     for quantity, unit, higher_is_better in _QUANTITIES:
-        found: list[list[float] | None] = [None] * session.comm.size
-        for rank, row in zip(first.tolist(), values[quantity]):
-            found[rank] = row.tolist()
+        rows = _rows_by_rank(session, figures, quantity)
         worst = np.min if higher_is_better else np.max
-        session.store_by_rank(f"loopback {quantity}", unit, higher_is_better, found, worst)
+        session.store_by_rank(f"loopback {quantity}", unit, higher_is_better, rows, worst)
         of_node: dict[int, tuple[float, str]] = {}
-        for rank, row in zip(first.tolist(), values[quantity]):
-            cost = -float(np.mean(row)) if higher_is_better else float(np.mean(row))
-            node = session.layout.node_of_rank[rank]
-            of_node[node] = max(of_node.get(node, (-np.inf, "")), (cost, names[rank]))
+        for name, (rank, _) in pairs:
+            row, node = rows[rank], session.layout.node_of_rank[rank]
+            if row is not None:
+                cost = -float(np.mean(row)) if higher_is_better else float(np.mean(row))
+                of_node[node] = max(of_node.get(node, (-np.inf, "")), (cost, name))
         session.note_worst(f"loopback {quantity}", {node: name for node, (_, name) in of_node.items()})
 
 
