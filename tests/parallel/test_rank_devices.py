@@ -10,7 +10,6 @@ from ridgeline.parallel.rank_devices import (
     domain_of,
     find_rank_devices,
     named_interface,
-    ports_of_nodes,
     ranks_on_interfaces,
     visible_gpu,
 )
@@ -85,7 +84,10 @@ def test_ports_are_the_first_ranks_on_each_interface():
         return [RankDevices(name, "", None) for name in names]
 
     def ports(*names):
-        return ports_of_nodes(ranks_on_interfaces(layout, of(*names)))
+        return [
+            [(ranks[0], name) for name, ranks in of_node.items()]
+            for of_node in ranks_on_interfaces(layout, of(*names))
+        ]
 
     assert ranks_on_interfaces(layout, of("x", "x", "y", "y", "x", "y"))[0] == {"x": [0, 1], "y": [2, 3]}
     assert ports("x", "x", "y", "y", "x", "y") == [[(0, "x"), (2, "y")], [(4, "x"), (5, "y")]]

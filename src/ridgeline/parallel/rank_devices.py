@@ -125,11 +125,3 @@ def ranks_on_interfaces(layout: Layout, devices: Sequence[RankDevices]) -> list[
     return [
         {name: ranks for name, ranks in of_node.items() if name or len(of_node) == 1} for of_node in found
     ]
-
-
-def ports_of_nodes(interfaces: Sequence[Mapping[str, Sequence[int]]]) -> list[list[tuple[int, str]]]:
-    """Return, for each node, the first rank on each of its interfaces with the interface's name, by local number.
-
-    interfaces: what `ranks_on_interfaces` returns.
-    """
-    return [[(ranks[0], name) for name, ranks in of_node.items()] for of_node in interfaces]

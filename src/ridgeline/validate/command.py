@@ -158,7 +158,7 @@ def _validate(comm: MPI.Comm, layout: Layout, plan: ValidationOptions, options: 
     from ridgeline.io.output_files import check_writable
     from ridgeline.parallel.allreduce import errors_on_all_ranks
     from ridgeline.parallel.communicator import mpi_environment, mpi_versions
-    from ridgeline.parallel.rank_devices import find_rank_devices, ports_of_nodes, ranks_on_interfaces
+    from ridgeline.parallel.rank_devices import find_rank_devices, ranks_on_interfaces
     from ridgeline.runtime.console import Phases
     from ridgeline.runtime.files import check_folder
     from ridgeline.validate.judge.outcome import Outcome
@@ -179,7 +179,6 @@ def _validate(comm: MPI.Comm, layout: Layout, plan: ValidationOptions, options: 
     processes = comm.gather((layout.hosts[layout.node_of_rank[comm.rank]], os.getpid()))
     devices = find_rank_devices(comm, layout)
     interfaces = ranks_on_interfaces(layout, devices)
-    ports = ports_of_nodes(interfaces)
     measurements = Measurements(
         nodes=list(layout.hosts),
         node_of_rank=list(layout.node_of_rank),
@@ -187,7 +186,7 @@ def _validate(comm: MPI.Comm, layout: Layout, plan: ValidationOptions, options: 
         settings=plan.measured()
         | {"phase": options.phase, "job": _job(options).number if options.phase else None},
         created=datetime.now(UTC).isoformat(timespec="seconds"),
-        interfaces={node: [name for _, name in of_node] for node, of_node in enumerate(ports)},
+        interfaces={node: list(of_node) for node, of_node in enumerate(interfaces)},
         ranks=[of_rank.to_dict() for of_rank in devices] if comm.rank == 0 else [],
         mpi=mpi_versions() | {"environment": mpi_environment()},
     )
@@ -249,7 +248,6 @@ def _validate(comm: MPI.Comm, layout: Layout, plan: ValidationOptions, options: 
         comm.Dup(),
         groups,
         switches,
-        ports=ports,
         ranks_on_interfaces=interfaces,
     )
     if any(step.name == "gpus" for step in chosen_steps(plan)):

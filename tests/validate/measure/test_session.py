@@ -105,7 +105,10 @@ def test_pairs_are_measured_over_each_interface_and_the_slow_one_is_blamed(monke
     monkeypatch.setattr(validation_stages, "_measure", measure)
     measurements = Measurements(["a", "b", "c"], node_of_rank=node_of_rank)
     measurements.interfaces = {node: [name for _, name in of_node] for node, of_node in enumerate(ports)}
-    session = Session(None, layout, ValidationOptions(), None, measurements, None, None, ports=ports)
+    interfaces = [{name: [rank, rank + 1] for rank, name in of_node} for of_node in ports]
+    session = Session(
+        None, layout, ValidationOptions(), None, measurements, None, None, ranks_on_interfaces=interfaces
+    )
     validation_stages.pairs(session)
     assert sorted(measured) == [(0, 4), (0, 8), (2, 6), (2, 10), (4, 8), (6, 10)]
     verdict = screen(measurements)
@@ -115,7 +118,8 @@ def test_pairs_are_measured_over_each_interface_and_the_slow_one_is_blamed(monke
     validation_stages.pairs(session)
     assert sorted(measured) == [(0, 4), (2, 6), (4, 8), (6, 10)]
     assert len(measurements.pair_quantities[0].values) == 6
-    session.ports, measured[:] = [of_node[:1] for of_node in ports], []
+    session.ranks_on_interfaces = [{"hsn0": of_node["hsn0"]} for of_node in interfaces]
+    measured.clear()
     session.again = None
     validation_stages.pairs(session)
     assert sorted(measured) == [(0, 4), (0, 8), (4, 8)]  # as ever with one interface a node

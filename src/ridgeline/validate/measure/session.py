@@ -44,7 +44,6 @@ class Session:
     groups: dict[str, list[int]] = field(default_factory=dict)
     switches: dict[str, list[int]] = field(default_factory=dict)
     again: set[int] | None = None  # the nodes that are measured, None for all
-    ports: list[list[tuple[int, str]]] = field(default_factory=list)  # see `rank_devices.ports_of_nodes`
     ranks_on_interfaces: list[dict[str, list[int]]] = field(default_factory=list)  # of each node, by name
     gpus: Gpus = field(default_factory=lambda: Gpus([], "none was looked for"))
 
@@ -64,10 +63,11 @@ class Session:
 
         Without interfaces that are known, one rail of the first ranks of all nodes.
         """
-        ports = self.ports or [[(rank, "")] for rank in self.leaders]
+        firsts = [[ranks[0] for ranks in of_node.values()] for of_node in self.ranks_on_interfaces]
+        firsts = firsts or [[rank] for rank in self.leaders]
         return [
-            {node: of_node[number][0] for node, of_node in enumerate(ports) if number < len(of_node)}
-            for number in range(max(map(len, ports)))
+            {node: of_node[number] for node, of_node in enumerate(firsts) if number < len(of_node)}
+            for number in range(max(map(len, firsts)))
         ]
 
     def takes_part(self, node: int) -> bool:
