@@ -31,10 +31,18 @@ Samples = dict[str, list[float]]  # seconds of searches, by name
 LAYOUTS = ((1, 1), (1, 2), (2, 1))  # ranks, threads
 
 
-def ours(scale: int, roots: int, ranks: int, threads: int) -> dict[str, Any]:
+def ours(scale: int, roots: int, ranks: int, threads: int, sssp: bool = True) -> dict[str, Any]:
     """Return what `ridgeline bench graph500` writes as JSON. Raises SystemExit if a search was not valid."""
-    options = {"-n": ranks, "--scale": scale, "--roots": roots, "--threads": threads, "--json": "-"}
+    options: dict[str, Any] = {
+        "-n": ranks,
+        "--scale": scale,
+        "--roots": roots,
+        "--threads": threads,
+        "--json": "-",
+    }
     command = [sys.executable, "-m", "ridgeline", "bench", "graph500", *map(str, sum(options.items(), ()))]
+    if not sssp:
+        command.append("--no-sssp")
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, env=outside_mpi(), check=False)
     if done.returncode:
         raise SystemExit(f"error: {' '.join(command)} ended with exit code {done.returncode}.")
@@ -77,10 +85,14 @@ def take_turns(settings: argparse.Namespace, peers: Peers) -> tuple[Samples, dic
             last[name] = ours(settings.scale, settings.roots, ranks, threads)
             for kernel in ("bfs", "sssp"):
                 samples[f"{kernel} {name}"] += seconds_of(last[name], kernel)
+            samples[f"build sssp {name}"].append(last[name]["extra"]["facts"]["construction_time"])
+            bare = ours(settings.scale, 1, ranks, threads, sssp=False)
+            samples[f"build bfs {name}"].append(bare["extra"]["facts"]["construction_time"])
             if peers.gap is not None and ranks == 1:
-                for kernel in ("bfs", "sssp"):
-                    found = peers.gap.search(kernel, settings.scale, settings.roots, threads)
-                    samples[f"GAP {kernel} {name}"] += found
+                for kernel in ("bfs", "relabelled bfs", "sssp"):
+                    run = peers.gap.run(kernel, settings.scale, settings.roots, threads)
+                    samples[f"GAP {kernel} {name}"] += run.searches
+                    samples[f"GAP build {kernel} {name}"].append(run.build)
             if peers.reference is not None and threads == 1:
                 samples[f"reference bfs {name}"] += peers.reference.search(settings.scale, ranks)
     return samples, last
@@ -106,6 +118,15 @@ def compared(samples: Samples, edges: float, of: str, to: str, title: str, targe
     return Row(title, median, target, note=note)
 
 
+def built(samples: Samples, of: str, kernel: str, layout: str, title: str) -> Row:
+    """Return the row of the time of our construction over that of GAP, by the best of all rounds."""
+    theirs = samples.get(f"GAP build {kernel} {layout}")
+    if not theirs:
+        return Row(title, None, "<= 2", note="not run")
+    mine = min(samples[f"build {of} {layout}"])
+    return Row(title, mine / min(theirs), "<= 2", note=f"{mine:.3g} s against {min(theirs):.3g} s")
+
+
 def rows_of(settings: argparse.Namespace, peers: Peers) -> Iterator[Row]:
     """Return all rows; they begin with what is missing."""
     for name, why in peers.missing.items():
@@ -116,6 +137,14 @@ def rows_of(settings: argparse.Namespace, peers: Peers) -> Iterator[Row]:
         for name, layout, target in (("1 thread", "1x1", ">= 1.0"), ("2 threads", "1x2", "")):
             title = f"{kernel}, {name}, over GAP's: scale {settings.scale}"
             yield compared(samples, edges, f"{kernel} {layout}", f"GAP {kernel} {layout}", title, target)
+    for name, layout in (("1 thread", "1x1"), ("2 threads", "1x2")):
+        title = f"bfs, {name}, over GAP's after relabelling by degree: scale {settings.scale}"
+        yield compared(samples, edges, f"bfs {layout}", f"GAP relabelled bfs {layout}", title, ">= 1.5")
+    for kernel, of in (("relabelled bfs", "bfs"), ("bfs", "bfs"), ("sssp", "sssp")):
+        for name, layout in (("1 thread", "1x1"), ("2 threads", "1x2")):
+            yield built(
+                samples, of, kernel, layout, f"construction for {of}, {name}, over GAP's for {kernel}"
+            )
     for ranks in ("1x1", "2x1"):
         title = f"bfs over the reference code's on {ranks[0]} rank{'s' * (ranks[0] != '1')}: scale {settings.scale}"
         target = ">= 10" if ranks == "2x1" else ""

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from mpi4py import MPI
 
+from ridgeline.bench.graph500 import construct as construct_module
 from ridgeline.bench.graph500.construct import construct, memory_needed
 from ridgeline.bench.graph500.generator import EdgeList, generate
 from ridgeline.runtime.errors import ConfigError
@@ -39,3 +40,14 @@ def test_a_list_without_weights_makes_the_same_rows():
     )
     assert bare.weights is None
     np.testing.assert_array_equal(bare.neighbours, full.neighbours)
+
+
+def test_buckets_sorted_in_parts_make_the_same_rows(monkeypatch):
+    edges = generate(MPI.COMM_SELF, 9, weights=True)
+    whole = construct(MPI.COMM_SELF, edges)
+    monkeypatch.setattr(construct_module, "_PART", 64)
+    monkeypatch.setattr(construct_module, "_BUCKETS", 2)
+    parts = construct(MPI.COMM_SELF, edges)
+    np.testing.assert_array_equal(parts.offsets, whole.offsets)
+    np.testing.assert_array_equal(parts.neighbours, whole.neighbours)
+    np.testing.assert_array_equal(parts.weights, whole.weights)

@@ -13,6 +13,7 @@ to 31.
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numba
@@ -26,8 +27,7 @@ from ridgeline.bench.graph500.construct_kernels import (
     fill_buckets,
     fill_rows,
     order_by_degree,
-    sort_rows,
-    unpack_rows,
+    sort_buckets,
 )
 from ridgeline.bench.graph500.generator import EdgeList
 from ridgeline.bench.graph500.graph import WORD, EdgeGrid, Graph, VertexBlocks, make_grid
@@ -38,7 +38,11 @@ if TYPE_CHECKING:
     from mpi4py import MPI
 
 Integers = NDArray[np.int64]
-_BUCKETS = 256  # over all ranks: more were slower to fill at scale 20, fewer slower to sort into rows
+_BUCKETS = 64  # over all ranks: more, and fewer, took longer at scale 20
+_PART = (
+    1 << 16
+)  # edges of a part of a bucket, about: two copies of it are in a core's cache while it is sorted
+_DIGIT_BITS = 12  # at most, of a digit of the sort
 
 
 def memory_needed(
@@ -53,13 +57,12 @@ def memory_needed(
     weight = 4 if weights else 0
     listed = edges * (16 + weight)
     pairs = 2 * edges * (8 + weight)
-    exchange = pairs + (pairs if ranks > 1 else 0)
-    rows = pairs + 2 * edges * 8
-    unpacked = 2 * edges * (8 + 4 + weight)
+    sorting = 2 * pairs + (8 + weight) * _PART
+    unpacked = pairs + 2 * edges * (4 + weight)
     tables = 3 * 8 * PARTS * max(_BUCKETS, ranks)  # of the buckets' counts and places
     owned = -(-vertices // ranks)
     of_grid = 28 * columns * owned + 8 * (ranks // columns) * owned  # of process row and process column
-    return listed + max(exchange, rows, unpacked) + of_grid + 12 * owned + tables
+    return listed + max(sorting, unpacked) + of_grid + 12 * owned + tables
 
 
 def construct(comm: MPI.Comm, edges: EdgeList, columns: int = 1) -> Graph:
@@ -87,19 +90,23 @@ def construct(comm: MPI.Comm, edges: EdgeList, columns: int = 1) -> Graph:
 
     stride = WORD * (max(comm.allgather(owned.size)) // WORD + 1)
     row_of_place = _allgather(grid.row_comm, row_of_vertex + np.int64(grid.column * stride), vertices.length)
-    loose = _offsets(_scatter_counts(here, row_of_place, columns * stride))
-    keys = np.empty(loose[-1], np.uint64)
     order = _allgather(grid.column_comm, row_of_vertex * np.int64(grid.rows) + grid.row, vertices.length)
-    fill_rows(begins, counts, pairs, pair_weights, row_of_place, order, loose[:-1].copy(), keys)
-    del pairs, pair_weights, order, row_of_place, here
-    lengths = np.zeros(columns * stride + 1, np.int64)
-    sort_rows(loose, keys, lengths)
+    _, shift = _buckets(comm, grid, vertices)
+    firsts = _offsets(counts.sum(axis=0))[:-1]
+    keys, key_weights = np.empty(pairs.size, np.uint64), np.empty(pair_weights.size, np.float32)
+    kept, lengths = np.empty(firsts.size, np.int64), np.zeros(columns * stride + 1, np.int64)
+    part_shift = min(shift, (columns * vertices.length * _PART // max(pairs.size, 1)).bit_length() - 1)
+    digits = _digits(grid.rows * stride, part_shift)
+    plan = (row_of_place, order, shift, part_shift, digits)
+    sort_buckets(begins, counts, pairs, pair_weights, *plan, firsts, keys, key_weights, kept, lengths)
+    del pairs, pair_weights, order, here
     offsets = np.cumsum(lengths)
 
     neighbours = np.empty(offsets[-1], np.uint32)
     weights = None if edges.weight is None else np.empty(offsets[-1], np.float32)
-    unpack_rows(grid.rows, stride, loose, offsets, keys, neighbours, _or_empty(weights))
-    del loose, keys
+    to = (offsets, neighbours, _or_empty(weights))
+    fill_rows(grid.rows, stride, shift, firsts, kept, keys, key_weights, row_of_place, *to)
+    del keys, key_weights, row_of_place
     heads = np.full(columns * stride, stride - 1, np.uint32)
     filled = np.flatnonzero(lengths[1:])
     heads[filled] = neighbours[offsets[filled]]
@@ -126,9 +133,8 @@ def _distribute_edges(
     comm: MPI.Comm, grid: EdgeGrid, edges: EdgeList, vertices: VertexBlocks
 ) -> tuple[Integers, Integers, NDArray[np.uint64], NDArray[np.float32]]:
     """Return this rank's directed edges by source rank and bucket: begins, counts, pairs, weights. Collective."""
-    buckets = max(_BUCKETS // comm.size, numba.get_num_threads())
-    width = -(-grid.columns * vertices.length // buckets)
-    plan = (vertices.length, width, buckets, grid.rows, grid.columns)
+    buckets, shift = _buckets(comm, grid, vertices)
+    plan = (vertices.length, shift, buckets, grid.rows, grid.columns)
     weight = _or_empty(edges.weight)
     sent = np.zeros((PARTS, comm.size * buckets), np.int64)
     count_buckets(edges.start, edges.end, plan, sent)
@@ -174,12 +180,22 @@ def _sum_over_row(grid: EdgeGrid, counts: NDArray[np.integer]) -> NDArray[np.int
     return mine
 
 
-def _scatter_counts(counts: NDArray[np.int32], places: NDArray[np.uint32], size: int) -> NDArray[np.int32]:
-    """Return an array of zeros except for the counts at their places."""
-    result = np.zeros(size, np.int32)
-    filled = np.flatnonzero(counts)
-    result[places[filled]] = counts[filled]
-    return result
+def _buckets(comm: MPI.Comm, grid: EdgeGrid, vertices: VertexBlocks) -> tuple[int, int]:
+    """Return the number of buckets of a rank, and the bits of a place in its bucket. No communication."""
+    places = grid.columns * vertices.length
+    width = -(-places // max(_BUCKETS // comm.size, numba.get_num_threads()))
+    shift = (width - 1).bit_length()
+    return -(-places >> shift), shift
+
+
+def _digits(orders: int, place_bits: int) -> Integers:
+    """Return shifts and masks of the digits of a key: its neighbour's order below a number, then its place."""
+    digits = []
+    for first, bits in ((0, (orders - 1).bit_length()), (32, place_bits)):
+        n = -(-bits // _DIGIT_BITS)
+        cuts = [bits * i // n for i in range(n + 1)] if n else []
+        digits += [(first + low, (1 << high - low) - 1) for low, high in pairwise(cuts)]
+    return np.array(digits, np.int64).reshape(-1, 2)
 
 
 def _offsets(counts: NDArray[np.integer]) -> Integers:

@@ -1,10 +1,11 @@
-"""Compiled parts of kernel 1: edges into buckets by their owners, degrees, rows, and rows sorted without duplicates.
+"""Compiled parts of kernel 1: edges into buckets by their owners, degrees, and rows sorted without duplicates.
 
 A directed edge travels as one integer of 64 bits. Its upper half is its vertex among those of the process row, its
-lower half the other vertex among those of the process column. In a row the edge is a key: the neighbour's place in
-the order of degrees, then the bits of the weight. Weights are not negative, so their bits are in their order.
+lower half the other vertex among those of the process column. Parts of a bucket fit into a core's cache, where they
+are sorted digit by digit: by vertex, then by the neighbour's place in the order of degrees.
 """
 
+import numpy as np
 from numba import float32, int32, int64, prange, types, uint32, uint64
 
 from ridgeline.jit.kernel import Specialisation, kernel, specialise, subroutine
@@ -12,7 +13,7 @@ from ridgeline.jit.kernel import Specialisation, kernel, specialise, subroutine
 PARTS = 64  # parts of the edges and of the rows, which threads take in turn
 _LOW = 0xFFFFFFFF
 _FLAGS = {"parallel": True, "nogil": True}
-# Vertices of a rank, vertices of a bucket, buckets of a rank, process rows and columns.
+# Vertices of a rank, bits of a place in a bucket, buckets of a rank, process rows and columns.
 _PLAN = types.UniTuple(int64, 5)
 
 
@@ -22,15 +23,15 @@ def _bucket(vertex, other, plan):
 
     The edge goes into the process row of the vertex's owner and the process column of the other's.
     """
-    length, width, buckets, rows, columns = plan
-    rank = vertex // length
+    length, shift, buckets, rows, columns = plan
+    rank = vertex // length if rows * columns > 1 else 0
     place = vertex - rank * length
     if columns > 1:
         column, target = rank // rows, other // (length * rows)
         place += column * length
         rank += (target - column) * rows
         other -= target * (length * rows)
-    return rank * buckets + place // width, place, other
+    return rank * buckets + (place >> shift), place, other
 
 
 @kernel(lambda: (int64[::1], int64[::1], _PLAN, int64[:, ::1]), **_FLAGS)
@@ -92,70 +93,165 @@ def order_by_degree(degree, places, row_of_vertex):
             places[degree[v]] += 1
 
 
+@subroutine
+def _sort_by_digits(key, weight, spare, spare_weight, digits, counts):
+    """Sort keys digit by digit from the lowest one on; return whether they end in the spare arrays.
+
+    digits [n, 2] : the shift and the mask of each digit; counts [n, values]: memory
+    """
+    counts[:] = 0
+    for i in range(key.shape[0]):
+        for digit in range(digits.shape[0]):
+            value = (key[i] >> uint64(digits[digit, 0])) & uint64(digits[digit, 1])
+            counts[digit, int64(value)] += 1
+    swapped = False
+    for digit in range(digits.shape[0]):
+        shift, mask = uint64(digits[digit, 0]), uint64(digits[digit, 1])
+        places, total = counts[digit], 0
+        for value in range(places.shape[0]):
+            total, places[value] = total + places[value], total
+        source, target = (spare, key) if swapped else (key, spare)
+        source_weight, target_weight = (spare_weight, weight) if swapped else (weight, spare_weight)
+        for i in range(source.shape[0]):
+            value = int64((source[i] >> shift) & mask)
+            place = places[value]
+            places[value] = place + 1
+            target[place] = source[i]
+            if source_weight.shape[0]:
+                target_weight[place] = source_weight[i]
+        swapped = not swapped
+    return swapped
+
+
+@subroutine
+def _keep_first(key, weight, kept, sorted_key, sorted_weight, rows, lengths):
+    """Append sorted keys to the `kept` ones, of duplicates the least weight; return how many there are then.
+
+    rows : of the places that keys count from; lengths [rows + 1]: the edges of row i are added to entry i + 1
+    """
+    begin = kept
+    for i in range(sorted_key.shape[0]):
+        if kept == begin or sorted_key[i] != key[kept - 1]:
+            key[kept] = sorted_key[i]
+            if sorted_weight.shape[0]:
+                weight[kept] = sorted_weight[i]
+            lengths[int64(rows[int64(sorted_key[i] >> uint64(32))]) + 1] += 1
+            kept += 1
+        elif sorted_weight.shape[0]:
+            weight[kept - 1] = min(weight[kept - 1], sorted_weight[i])
+    return kept
+
+
+@subroutine
+def _gather(bucket, begins, counts, pairs, pair_weights, order, shift, part_shift, key, weight):
+    """Write the keys of a bucket, those of 2^part_shift places after each other; return where these parts begin."""
+    first, parts = uint64(bucket << shift), 1 << (shift - part_shift)
+    starts = np.zeros(parts + 2, np.int64)
+    for source in range(counts.shape[0]):
+        begin = begins[source, bucket]
+        for i in range(begin, begin + counts[source, bucket]):
+            starts[int64(((pairs[i] >> uint64(32)) - first) >> uint64(part_shift)) + 2] += 1
+    for part in range(parts):
+        starts[part + 2] += starts[part + 1]
+    for source in range(counts.shape[0]):
+        begin = begins[source, bucket]
+        for i in range(begin, begin + counts[source, bucket]):
+            near = (pairs[i] >> uint64(32)) - first
+            part = int64(near >> uint64(part_shift)) + 1
+            to = starts[part]
+            starts[part] = to + 1
+            key[to] = near << uint64(32) | uint64(order[int64(pairs[i] & uint64(_LOW))])
+            if pair_weights.shape[0]:
+                weight[to] = pair_weights[i]
+    return starts[: parts + 1]
+
+
 @kernel(
     lambda: (
         *[int64[:, ::1]] * 2,
-        uint64[::1],
-        float32[::1],
-        uint32[::1],
-        uint32[::1],
-        int64[::1],
-        uint64[::1],
+        *(uint64[::1], float32[::1], uint32[::1], uint32[::1], int64, int64, int64[:, ::1]),
+        *(int64[::1], uint64[::1], float32[::1], int64[::1], int64[::1]),
     ),
     **_FLAGS,
 )
-def fill_rows(begins, counts, pairs, pair_weights, row_of_place, order, places, keys):
-    """Write every edge's key into its row, from places[row] on, which are advanced.
+def sort_buckets(
+    begins,
+    counts,
+    pairs,
+    pair_weights,
+    row_of_place,
+    order,
+    shift,
+    part_shift,
+    digits,
+    firsts,
+    keys,
+    weights,
+    kept,
+    lengths,
+):
+    """Sort the edges of each bucket by their place, then by their neighbour's order, without duplicates.
 
-    row_of_place [vertices of a process row]; order [vertices of a process column]: places in the order of degrees.
+    Parameters
+    ----------
+    begins, counts [ranks, buckets], pairs, pair_weights : the edges by source rank and bucket
+    row_of_place [vertices of a process row] : where a vertex's row is
+    order [vertices of a process column] : a vertex's place in the order of degrees
+    shift, part_shift : bits of a place in its bucket, and in one of the parts that are sorted one after the other
+    digits [n, 2] : the shift and the mask of the digits of a key in a part, the lowest first
+    firsts [buckets], keys, weights : where a bucket begins, and its keys: the place in the bucket in the upper half,
+        the neighbour's order in the lower half
+    kept [buckets] : set to the number of keys
+    lengths [rows + 1] : zeros; entry row + 1 is set to the edges of a row
     """
     for bucket in prange(counts.shape[1]):
-        for source in range(counts.shape[0]):
-            begin = begins[source, bucket]
-            for i in range(begin, begin + counts[source, bucket]):
-                row = int64(row_of_place[int64(pairs[i] >> uint64(32))])
-                key = uint64(order[int64(pairs[i] & uint64(_LOW))]) << uint64(32)
-                if pair_weights.shape[0]:
-                    key |= uint64(pair_weights[i : i + 1].view(uint32)[0])
-                keys[places[row]] = key
-                places[row] += 1
-
-
-@kernel(lambda: (int64[::1], uint64[::1], int64[::1]), **_FLAGS)
-def sort_rows(offsets, keys, lengths):
-    """Sort every row, keep the first key of each neighbour, and write how many there are to lengths[row + 1]."""
-    rows = offsets.shape[0] - 1
-    # A part has every 64th row: the longest ones come first, so that parts have equal work.
-    for part in prange(PARTS):
-        for row in range(part, rows, PARTS):
-            mine = keys[offsets[row] : offsets[row + 1]]
-            mine.sort()
-            kept = 0
-            for i in range(mine.shape[0]):
-                if kept == 0 or mine[i] >> uint64(32) != mine[kept - 1] >> uint64(32):
-                    mine[kept] = mine[i]
-                    kept += 1
-            lengths[row + 1] = kept
+        n = counts[:, bucket].sum()
+        key = keys[firsts[bucket] : firsts[bucket] + n]
+        weight = weights[firsts[bucket] : firsts[bucket] + (n if pair_weights.shape[0] else 0)]
+        starts = _gather(bucket, begins, counts, pairs, pair_weights, order, shift, part_shift, key, weight)
+        longest = np.max(starts[1:] - starts[:-1])
+        spare = np.empty(longest, np.uint64)
+        spare_weight = np.empty(longest if weight.shape[0] else 0, np.float32)
+        values = np.empty((digits.shape[0], np.max(digits[:, 1]) + 1), np.int64)
+        rows = row_of_place[bucket << shift :]
+        total = 0
+        for part in range(starts.shape[0] - 1):
+            a, b = starts[part], starts[part + 1]
+            one, one_weight = key[a:b], weight[a:b]
+            other, other_weight = spare[: b - a], spare_weight[: b - a]
+            if _sort_by_digits(one, one_weight, other, other_weight, digits, values):
+                one, one_weight = other, other_weight
+            total = _keep_first(key, weight, total, one, one_weight, rows, lengths)
+        kept[bucket] = total
 
 
 @kernel(
-    lambda: (int64, int64, int64[::1], int64[::1], uint64[::1], uint32[::1], float32[::1]),
+    lambda: (
+        *(int64, int64, int64, int64[::1], int64[::1], uint64[::1], float32[::1]),
+        *(uint32[::1], int64[::1], uint32[::1], float32[::1]),
+    ),
     **_FLAGS,
 )
-def unpack_rows(ranks, stride, loose, offsets, keys, neighbours, weights):
-    """Write the rows kept in keys from loose[row] on into neighbours, as ids, and weights unless it is empty."""
-    rows = offsets.shape[0] - 1
-    for part in prange(PARTS):
-        for row in range(part, rows, PARTS):
-            shift = loose[row] - offsets[row]
-            for i in range(offsets[row], offsets[row + 1]):
-                order = int64(keys[i + shift] >> uint64(32))
-                neighbours[i] = uint32(order % ranks * stride + order // ranks)
-                if weights.shape[0]:
-                    weights[i : i + 1].view(uint32)[0] = uint32(keys[i + shift] & uint64(_LOW))
+def fill_rows(
+    ranks, stride, shift, firsts, kept, keys, weights, row_of_place, offsets, neighbours, edge_weights
+):
+    """Write the kept keys of every bucket into rows, from offsets[row] on, as ids, and weights unless there are none.
+
+    Arguments are those of `sort_buckets`.
+    """
+    for bucket in prange(firsts.shape[0]):
+        last, place = -1, 0
+        for i in range(firsts[bucket], firsts[bucket] + kept[bucket]):
+            near = int64(keys[i] >> uint64(32))
+            if near != last:
+                last, place = near, offsets[int64(row_of_place[(bucket << shift) + near])]
+            order = int64(keys[i] & uint64(_LOW))
+            neighbours[place] = uint32(order if ranks == 1 else order % ranks * stride + order // ranks)
+            if edge_weights.shape[0]:
+                edge_weights[place] = weights[i]
+            place += 1
 
 
 def kernels() -> list[Specialisation]:
     """Return the kernels of this file."""
-    filling = [count_buckets, fill_buckets, count_degrees, order_by_degree, fill_rows]
-    return specialise([*filling, sort_rows, unpack_rows])
+    return specialise([count_buckets, fill_buckets, count_degrees, order_by_degree, sort_buckets, fill_rows])
