@@ -58,10 +58,18 @@ class GhostFill:
     """Fill the ghosts of contiguous fields: from other ranks, then around periodic axes that are not cut.
 
     The second part reads any number of times around the axis, so an axis may have fewer cells than ghost layers.
+
+    Parameters
+    ----------
+    comm : the ranks that own the block
+    sets : fields that are filled at a time
+    along_x : for each set the layers that `fill` fills around x, whose copies are slow; all if None
     """
 
-    def __init__(self, comm: MPI.Comm, sets: list[tuple[BlockArray, ...]]) -> None:
-        self._sets = sets
+    def __init__(
+        self, comm: MPI.Comm, sets: list[tuple[BlockArray, ...]], along_x: tuple[int, ...] | None = None
+    ) -> None:
+        self._sets, self.along_x = sets, along_x
         block = sets[0][0].block
         self._around = [axis for axis in range(3) if block.periodic[axis] and block.process_grid[axis] == 1]
         self._exchange = (
@@ -76,13 +84,22 @@ class GhostFill:
         """Fill the ghosts of a set. Communicates with neighbours."""
         if self._exchange is not None:
             self._exchange.exchange(index)
+        for axis in self._around:
+            layers = None if axis != 2 or self.along_x is None else self.along_x[index]
+            self._copy_around(index, axis, layers)
+
+    def complete(self, index: int) -> None:
+        """Fill the layers along x that `fill` left out. Local."""
+        if 2 in self._around and self.along_x is not None:
+            self._copy_around(index, 2, None)
+
+    def _copy_around(self, index: int, axis: int, layers: int | None) -> None:
         for field in self._sets[index]:
-            ghost, values = field.block.ghost, whole(field)
-            for axis in self._around:
-                n, moved = field.block.shape_local[axis], np.moveaxis(values, axis, 0)
-                for layer in range(ghost):
-                    moved[ghost - 1 - layer] = moved[ghost + (n - 1 - layer) % n]
-                    moved[ghost + n + layer] = moved[ghost + layer % n]
+            ghost, n = field.block.ghost, field.block.shape_local[axis]
+            moved = np.moveaxis(whole(field), axis, 0)
+            for layer in range(ghost if layers is None else layers):
+                moved[ghost - 1 - layer] = moved[ghost + (n - 1 - layer) % n]
+                moved[ghost + n + layer] = moved[ghost + layer % n]
 
     def free(self) -> None:
         """Free what belongs to MPI."""
@@ -123,7 +140,9 @@ class CellGrid:
         assert nodal is not None
         self.block, self.nodal_block = block, nodal
         self.x, self.b = (contiguous_field(block, dtype) for _ in range(2))
-        self.fill = GhostFill(comm, [(self.x,), (self.b,)])
+        # Rows that are whole rings need no ghosts along x but the two next to their ends, which are copies.
+        self._wraps = int(block.periodic[2] and block.process_grid[2] == 1)
+        self.fill = GhostFill(comm, [(self.x,), (self.b,)], (1, 0) if self._wraps else None)
         nz, ny, nx = whole(self.x).shape
         self._ring = zeros_around((self.steps - 1, 4, *((nz, nx) if lines else (ny, nx))), dtype, self.ghost)
         self._has_neighbour = np.array(
@@ -136,8 +155,6 @@ class CellGrid:
             ],
             np.int64,
         )
-        # Rows that are whole rings need no ghosts along x but the two next to their ends, which are copies.
-        self._wraps = int(block.periodic[2] and block.process_grid[2] == 1)
         self._computed_beyond = self._has_neighbour.copy()
         if self._wraps:
             self._computed_beyond[2] = 0
@@ -163,6 +180,8 @@ class CellGrid:
                 self.comm, coarse, self.coords, self.steps, self.dtype, nodes=True
             )
             self.restricted, self.correction = (contiguous_field(natural, self.dtype) for _ in range(2))
+            if coarse_grid is not None:
+                coarse_grid.fill.along_x = None  # the natural blocks may be cut along x, and take all ghosts
         else:
             assert coarse_grid is not None
             self.restricted, self.correction = coarse_grid.b, coarse_grid.x
