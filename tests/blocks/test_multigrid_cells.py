@@ -58,7 +58,7 @@ def test_a_cycle_is_that_of_the_reference(name, dtype) -> None:
     assert multigrid.lines == (name == "lines")
     assert len(multigrid.levels) >= 2
     random = np.random.default_rng(0)
-    faces = [random.uniform(0.5, 2.0, [n + (a == axis) for a, n in enumerate(shape)]) for axis in range(3)]
+    faces = [random.uniform(0.1, 2.0, [n + (a == axis) for a, n in enumerate(shape)]) for axis in range(3)]
     for axis, pair in enumerate(sides):
         if pair == PERIODIC:
             np.moveaxis(faces[axis], axis, 0)[-1] = np.moveaxis(faces[axis], axis, 0)[0]
@@ -136,6 +136,14 @@ def test_a_cycle_reduces_residuals_by_seven(name) -> None:
     after = multigrid.solve(b, x, 0.0, 4)
     assert before.residual < 0.15**7 * before.initial_residual
     assert after.factor <= 0.15, after
+
+
+def test_coefficients_that_are_random_from_cell_to_cell_converge_nearly_as_well() -> None:
+    shape = (40, 33, 48)
+    multigrid, block = make(shape, (1.0, 1.0, 1.0), (WALLS, PERIODIC, OPEN))
+    multigrid.set_coefficients(beta=np.random.default_rng(1).uniform(0.5, 2.0, shape))
+    b, x = field(block, np.random.default_rng(0).standard_normal(shape)), field(block)
+    assert multigrid.solve(b, x, 0.0, 8).factor < 0.155  # 0.165 with the mean of the coarser faces alone
 
 
 def test_values_at_sides_are_of_second_order() -> None:

@@ -33,6 +33,8 @@ from ridgeline.runtime.aligned import CACHE_LINE, aligned_zeros
 
 Array = NDArray[Any]
 
+JUMP = 8.0  # faces next to each other whose beta differs by more are not averaged
+
 
 def contiguous_field(block: Block, dtype: np.dtype[Any]) -> BlockArray:
     """Return a field of zeros whose memory has no gaps, so that kernels see it as one array [z, y, x] with ghosts."""
@@ -300,7 +302,7 @@ class CellGrid:
             target.finish_coefficients()
 
     def _means(self, values: Array, face_axis: int | None) -> Array:
-        """Return means over the aggregates of this rank; along face_axis the values at the lower faces of aggregates.
+        """Return means over the aggregates of this rank; along face_axis the values between their centres.
 
         Values at faces have the shape of the natural block of nodes, and zeros where there is no face.
         """
@@ -308,21 +310,48 @@ class CellGrid:
         assert self.coarse.aggregates is not None
         nodal = self.coarse.natural_block(self.coords, 0, nodes=True)
         assert nodal is not None
+        if face_axis is not None:
+            values = self._across_faces(values, face_axis, nodal.shape_local[face_axis])
         for axis in range(3):
-            shift = self.ghost - self.block.offset_global[axis]
-            starts = self.coarse.aggregates[axis]
-            first, n = self.natural.offset_global[axis], self.natural.shape_local[axis]
-            if axis == face_axis:
-                faces = starts[first : first + nodal.shape_local[axis]] + shift
-                values = np.take(values, faces, axis)
-                continue
-            begin, end = self._ranges[axis]
-            values = _pair_means(values, axis, self._shares[axis, begin:end], begin, n)
+            if axis != face_axis:
+                begin, end = self._ranges[axis]
+                shares = self._shares[axis, begin:end]
+                values = _pair_means(values, axis, shares, begin, self.natural.shape_local[axis])
         if face_axis is None:
             return values
         padded = np.zeros(nodal.shape_local, self.dtype)
         padded[tuple(slice(n) for n in values.shape)] = values
         return padded
+
+    def _across_faces(self, values: Array, axis: int, count: int) -> Array:
+        """Return beta from centre to centre of coarser cells across their faces: the harmonic mean over the way.
+
+        The way crosses the coarser face, and half of the faces inside aggregates of two on both sides. Where these
+        differ by more than JUMP the coarser face alone counts, because beta of a coarser cell that is too small makes
+        corrections too large, and cycles then diverge.
+        """
+        assert self.coarse is not None
+        assert self.coarse.aggregates is not None
+        starts, periodic = self.coarse.aggregates[axis], self.level.periodic[axis]
+        sizes, along = np.diff(starts), [-1 if a == axis else 1 for a in range(3)]
+        faces = self.natural.offset_global[axis] + np.arange(count)
+        places = starts[faces] + self.ghost - self.block.offset_global[axis]
+        here = np.take(values, places, axis)
+        if not self.coarse.coarsened[axis]:
+            return here
+        at_side = ((faces == 0) | (faces == len(sizes))) & (not periodic)
+        length = np.where(at_side, 0.5, 1.0).astype(self.dtype).reshape(along)
+        # Faces that do not exist hold zeros, and their results are not used.
+        with np.errstate(divide="ignore", invalid="ignore"):
+            resistance, low, high = length / here, here, here
+            for shift, cells in ((-1, faces - 1), (1, faces)):
+                inside = (cells >= 0) & (cells < len(sizes)) | periodic
+                has_face = inside & (sizes[cells % len(sizes)] == 2)
+                inner = np.take(values, np.where(has_face, places + shift, places), axis)
+                half = np.where(has_face, 0.5, 0.0).astype(self.dtype).reshape(along)
+                length, resistance = length + half, resistance + half / inner
+                low, high = np.minimum(low, inner), np.maximum(high, inner)
+            return np.where(high <= JUMP * low, length / resistance, here)
 
     def dense_matrix(self) -> Array:
         """Return the equation of a level that one rank owns, each row times the cell's volume, float64 [n, n]."""
