@@ -10,7 +10,7 @@ from mpi4py import MPI
 from numpy.typing import DTypeLike, NDArray
 
 from ridgeline.blocks.block import Block, BlockArray
-from ridgeline.blocks.halo import HaloExchange
+from ridgeline.blocks.halo import HaloExchange, HaloPlan, HostPacker
 from ridgeline.blocks.multigrid.agglomeration import Agglomeration
 from ridgeline.blocks.multigrid.axis_tables import (
     Sides,
@@ -28,6 +28,7 @@ from ridgeline.blocks.multigrid.cell_kernels import (
 )
 from ridgeline.blocks.multigrid.cell_rows import CellEquation
 from ridgeline.blocks.multigrid.levels import GridLevel
+from ridgeline.parallel.communicator import in_turn_per_node
 from ridgeline.parallel.partition import Triple
 from ridgeline.runtime.aligned import CACHE_LINE, aligned_zeros
 
@@ -65,48 +66,62 @@ class GhostFill:
     ----------
     comm : the ranks that own the block
     sets : fields that are filled at a time
-    along_x : for each set the layers that `fill` fills around x, whose copies are slow; all if None
+    layers : for each set the layers that `fill` fills; all if None
+    along_x : the same around x, where copies are slow, if x is periodic and not cut
+
+    Attributes
+    ----------
+    messages, bytes_sent : int
+        What this rank sent in the last `fill`.
     """
 
     def __init__(
-        self, comm: MPI.Comm, sets: list[tuple[BlockArray, ...]], along_x: tuple[int, ...] | None = None
+        self,
+        comm: MPI.Comm,
+        sets: list[tuple[BlockArray, ...]],
+        layers: tuple[int, ...] | None = None,
+        along_x: tuple[int, ...] | None = None,
     ) -> None:
-        self._sets, self.along_x = sets, along_x
         block = sets[0][0].block
+        self._sets, self._layers, self.along_x = sets, layers or (block.ghost,) * len(sets), along_x
         self._around = [axis for axis in range(3) if block.periodic[axis] and block.process_grid[axis] == 1]
-        self._exchange = (
-            HaloExchange.of_fields(comm, sets, corners=True, wrap=(False, False, False), method="pack")
-            if block.n_ranks > 1
-            else None
-        )
-        self.messages = 0 if self._exchange is None else self._exchange.messages_sent
-        self.bytes_sent = 0 if self._exchange is None else self._exchange.bytes_sent
+        self._exchanges: list[HaloExchange] = []
+        for fields, thickness in zip(sets, self._layers if block.n_ranks > 1 else ()):
+            plan = HaloPlan(
+                *(block, len(fields), fields[0].flat.itemsize, True, (False, False, False)), layers=thickness
+            )
+            packer = HostPacker(plan, [fields])
+            in_turn_per_node(comm, packer.compile)
+            self._exchanges.append(HaloExchange(comm, packer, "pack"))
+        self.messages = self.bytes_sent = 0
 
     def fill(self, index: int) -> None:
         """Fill the ghosts of a set. Communicates with neighbours."""
-        if self._exchange is not None:
-            self._exchange.exchange(index)
+        if self._exchanges:
+            exchange = self._exchanges[index]
+            exchange.exchange(0)
+            self.messages, self.bytes_sent = exchange.messages_sent, exchange.bytes_sent
         for axis in self._around:
-            layers = None if axis != 2 or self.along_x is None else self.along_x[index]
-            self._copy_around(index, axis, layers)
+            layers = self._layers if axis != 2 or self.along_x is None else self.along_x
+            self._copy_around(index, axis, layers[index])
 
     def complete(self, index: int) -> None:
         """Fill the layers along x that `fill` left out. Local."""
         if 2 in self._around and self.along_x is not None:
-            self._copy_around(index, 2, None)
+            self._copy_around(index, 2, self._layers[index])
 
-    def _copy_around(self, index: int, axis: int, layers: int | None) -> None:
+    def _copy_around(self, index: int, axis: int, layers: int) -> None:
         for field in self._sets[index]:
             ghost, n = field.block.ghost, field.block.shape_local[axis]
             moved = np.moveaxis(whole(field), axis, 0)
-            for layer in range(ghost if layers is None else layers):
+            for layer in range(layers):
                 moved[ghost - 1 - layer] = moved[ghost + (n - 1 - layer) % n]
                 moved[ghost + n + layer] = moved[ghost + layer % n]
 
     def free(self) -> None:
         """Free what belongs to MPI."""
-        if self._exchange is not None:
-            self._exchange.free()
+        for exchange in self._exchanges:
+            exchange.free()
 
 
 class CellGrid:
@@ -144,7 +159,11 @@ class CellGrid:
         self.x, self.b = (contiguous_field(block, dtype) for _ in range(2))
         # Rows that are whole rings need no ghosts along x but the two next to their ends, which are copies.
         self._wraps = int(block.periodic[2] and block.process_grid[2] == 1)
-        self.fill = GhostFill(comm, [(self.x,), (self.b,)], (1, 0) if self._wraps else None)
+        # The finer level reads `steps` layers of corrections, and the first step reads b in all layers but one.
+        x_layers = self.ghost if level.aggregates is None else self.steps
+        self.fill = GhostFill(
+            comm, [(self.x,), (self.b,)], (x_layers, self.ghost - 1), (1, 0) if self._wraps else None
+        )
         nz, ny, nx = whole(self.x).shape
         self._ring = zeros_around((self.steps - 1, 4, *((nz, nx) if lines else (ny, nx))), dtype, self.ghost)
         self._has_neighbour = np.array(
