@@ -322,9 +322,14 @@ class WindCase(AnyCase):
                 self.has_surface(),
                 len(self.scalar),
             )
-        if self.model.diffusion == "crank-nicolson" and self.subgrid.kind != "none":
-            yield Problem("model.diffusion", '"explicit" with a subgrid closure, whose viscosity varies')
         m = self.model
+        if m.diffusion == "crank-nicolson" and self.subgrid.kind != "none":
+            if m.advection == "method-of-lines":
+                yield Problem("model.diffusion", '"explicit" with a subgrid closure and the method of lines')
+            elif m.solver == "direct":
+                yield Problem(
+                    "model.solver", '"multigrid" with "crank-nicolson" and a subgrid closure, whose viscosity varies'
+                )
         limit = self.diffusive_step()
         if m.dt is not None and m.diffusion == "explicit" and m.dt > limit:
             yield Problem(
