@@ -142,7 +142,9 @@ def solve_varying(problem: WindProblem, fixed: Sequence[tuple[bool, bool]], beta
                     (slice(-1, None) if last else slice(0, 1)) if d == axis else slice(None) for d in range(3)
                 )
                 face[edge] = 2.0 * cells[edge] / h**2 if is_fixed else 0.0
-                add(numbers[edge], numbers[edge], face[edge].copy())  # half a cell lies between the centre and the side
+                add(
+                    numbers[edge], numbers[edge], face[edge].copy()
+                )  # half a cell lies between the centre and the side
                 face[edge] = 0.0
             add(numbers, numbers, face)
             add(numbers, other, -face)

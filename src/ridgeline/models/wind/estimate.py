@@ -98,11 +98,15 @@ def step_solves(case: WindCase, counted: Mapping[str, float] | None = None) -> S
         scalars = [each.diffusivity for each in case.scalar]
         scalars += [case.temperature.diffusivity] if case.temperature.enabled else []
         diffused = 3 * (m.viscosity > 0) + sum(each > 0 for each in scalars)
-        number["diffusion"] = stages * (3 + len(case.transported()) if case.subgrid.kind != "none" else diffused)
+        number["diffusion"] = stages * (
+            3 + len(case.transported()) if case.subgrid.kind != "none" else diffused
+        )
     cycles = {name: math.log(m.tolerance) / math.log(FACTORS[name]) for name in number}
     if m.solver == "direct":
         cycles = dict.fromkeys(number, 1.0)
-    return StepSolves(number, cycles | {name: each for name, each in (counted or {}).items() if name in number})
+    return StepSolves(
+        number, cycles | {name: each for name, each in (counted or {}).items() if name in number}
+    )
 
 
 def whole_block(case: WindCase) -> Block:

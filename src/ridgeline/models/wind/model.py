@@ -192,7 +192,9 @@ class Wind(Model):
             np.array([self._engine.bytes_exchanged, self._engine.messages])
         )
         cycles = {
-            name: count.iterations / count.solves for name, count in self._engine.solves.items() if count.solves
+            name: count.iterations / count.solves
+            for name, count in self._engine.solves.items()
+            if count.solves
         }
         return least_work(self._case, float(sent), float(messages), cycles)
 

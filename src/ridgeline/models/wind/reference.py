@@ -163,7 +163,9 @@ class ReferenceSolver:
             if side is None or not side.fields[number].fixed:
                 values.append(None)
             else:
-                values.append(evaluate_side(side.fields[number].value, self._places(axis, last), self.side_time))
+                values.append(
+                    evaluate_side(side.fields[number].value, self._places(axis, last), self.side_time)
+                )
         return values[0], values[1]
 
     def _places(self, axis: int, last: bool) -> dict[str, Any]:
@@ -477,7 +479,10 @@ class ReferenceSolver:
             if eddies is not None and self.physics is not None:
                 varying = kappa + self.physics.coefficient(n, eddies)
                 fixed = [
-                    tuple(bool(side and side.fields[n].fixed) for side in (self.problem.at(d, e) for e in (False, True)))
+                    tuple(
+                        bool(side and side.fields[n].fixed)
+                        for side in (self.problem.at(d, e) for e in (False, True))
+                    )
                     for d in range(3)
                 ]
                 new[n] = q + solve_varying(self.problem, fixed, 0.5 * dt * varying, new[n] - q)

@@ -328,7 +328,8 @@ class WindCase(AnyCase):
                 yield Problem("model.diffusion", '"explicit" with a subgrid closure and the method of lines')
             elif m.solver == "direct":
                 yield Problem(
-                    "model.solver", '"multigrid" with "crank-nicolson" and a subgrid closure, whose viscosity varies'
+                    "model.solver",
+                    '"multigrid" with "crank-nicolson" and a subgrid closure, whose viscosity varies',
                 )
         limit = self.diffusive_step()
         if m.dt is not None and m.diffusion == "explicit" and m.dt > limit:
