@@ -155,6 +155,9 @@ def estimate(case: WindCase, n_ranks: int) -> Estimate:
     own = math.prod(largest.shape_local)
     # Both multigrid solvers hold about 8 arrays of the finest level, and a seventh of that below it.
     solvers = 18.0 * 8 * own if case.model.solver == "multigrid" else (6.0 * cells + 4.0 * own) * 8
+    if case.model.diffusion == "crank-nicolson" and case.subgrid.kind != "none":
+        # A solver for each set of sides: at most three have x, b, faces, reaction and a copy, and levels below them.
+        solvers += 3 * 10.0 * 8 * own
     memory = arrays * BlockArray.bytes_of(largest, np.float64) + 5 * 8.0 * own + solvers
     refusals = []
     if case.model.solver == "direct" and cells > DIRECT_CELLS:
