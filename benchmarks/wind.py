@@ -17,6 +17,7 @@ from harness.machine import describe
 from harness.ranks import JobFailed, run_job
 from harness.table import Row, columns_markdown, markdown, show, write_json
 
+JOB = str(Path(__file__).with_name("wind_job.py"))
 PARTS = ("speed", "weak", "small")
 SPEED = {False: [128, 64], True: [32]}  # cells in each direction, whether --quick is set
 # Cells of a rank, [nz, ny, nx], and the ranks in y and x: z is never cut, as in runs of atmospheric boundary layers.
@@ -105,8 +106,7 @@ def main() -> int:
         if not shapes:
             continue
         try:
-            file = str(Path(__file__).with_name("wind_job.py"))
-            job = run_job(file, n_ranks, {"shapes": shapes, "rounds": rounds})
+            job = run_job(JOB, n_ranks, {"shapes": shapes, "rounds": rounds})
         except JobFailed as error:
             rows.append(Row(f"{n_ranks} ranks", None, note=str(error)))
             failed = True
