@@ -97,7 +97,9 @@ def main() -> int:
     parser.add_argument("--json", type=Path, help="Write the rows to this file.")
     options = parser.parse_args()
     rounds = options.rounds or (3 if options.quick else 8)
-    machine, rows, phases, failed = describe(), [], [], False
+    machine, failed = describe(), False
+    rows: list[Row] = []
+    phases: list[dict[str, str]] = []
     weak: dict[int, dict[str, Any]] = {}
     best: dict[str, dict[int, float]] = {}
     for n_ranks in options.ranks:
