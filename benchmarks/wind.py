@@ -130,8 +130,9 @@ def main() -> int:
     show("Wind", rows, machine)
     command = " ".join(["python benchmarks/wind.py", *sys.argv[1:]])
     print(markdown(rows, machine, command))
-    print()
-    print(columns_markdown(phases))
+    if phases:
+        print()
+        print(columns_markdown(phases))
     if options.json:
         write_json(options.json, rows, machine, command, phases=phases)
     return int(failed)
