@@ -117,12 +117,12 @@ def whole_block(case: WindCase) -> Block:
 def flow_counts(case: WindCase) -> tuple[float, float]:
     """Return values of memory and flops a cell and step, without the solves."""
     fields, stages = 3 + len(case.transported()), 1 if case.model.advection == "godunov" else 2
-    flops = FACE_FLOPS + ADVECTION_FLOPS * fields + TENDENCY_FLOPS + SCALAR_FLOPS * (fields - 3)
+    flops = float(FACE_FLOPS + ADVECTION_FLOPS * fields + TENDENCY_FLOPS + SCALAR_FLOPS * (fields - 3))
     values = COMMON_VALUES + FIELD_VALUES * fields
     if case.subgrid.kind != "none":
         flops += 2 * (CLOSURE_FLOPS + EDDY_FLOPS * fields) / stages
         values += CLOSURE_VALUES + EDDY_VALUES * fields
-    return float(values * stages), float(flops * stages)
+    return float(values * stages), flops * stages
 
 
 def least_work(
