@@ -84,9 +84,7 @@ class Work:
 
 @dataclass(frozen=True)
 class Estimate:
-    """State what a run would need. The function `estimate(case, n_ranks)` of a model's folder returns it.
-
-    It is computed without MPI, and without allocating what a run allocates.
+    """State what a run would need: what `estimate(case, n_ranks)` of a model's folder returns, without MPI or fields.
 
     Attributes
     ----------
@@ -106,6 +104,8 @@ class Estimate:
         The least work of a step.
     memory_between_steps : float
         Further bytes while outputs, diagnostics or checkpoints are made.
+    seconds_beside : float
+        Seconds of a step that do not follow from its memory traffic, as of arithmetic in caches and calls.
     remarks : tuple of str
         What else `ridgeline check` says, a sentence each.
     refusals : tuple of str
@@ -130,6 +130,7 @@ class Estimate:
     checkpoint_bytes: float
     work: Work
     memory_between_steps: float = 0.0
+    seconds_beside: float = 0.0
     remarks: tuple[str, ...] = ()
     refusals: tuple[str, ...] = ()
     device_memory: Mapping[str, float] = field(default_factory=dict)

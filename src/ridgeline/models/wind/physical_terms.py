@@ -131,7 +131,7 @@ class PhysicalTerms:
             self.turbines.update(fields[0].owned, fields[1].owned)
 
     def add(self, fields: Fields, out: Fields, time: float, dt: float) -> None:
-        """Add what acts on the fields to their tendencies. Collective."""
+        """Add what acts on the fields to their tendencies, without eddy diffusion. Collective."""
         self.update(fields, time)
         if self.surface is not None:
             theta = out[3].owned[0] if self._case.temperature.enabled else None
@@ -139,7 +139,15 @@ class PhysicalTerms:
         if self.turbines is not None:
             self.turbines.add(out[0].owned, out[1].owned)
         self._add_damping(fields, out, dt)
-        self._add_closure(fields, out)
+        if self.viscosity is not None:
+            assert self._source is not None
+            u, v, w = (q.flat for q in fields[:3])
+            targets = tuple(each.flat for each in out[:3])
+            kernels_diffusion.add_transposed_stress(
+                u, v, w, self.viscosity.flat, *self._extent, self._per_width, targets
+            )
+            if self._names[-1:] == (ENERGY,):
+                np.add(out[-1].owned, self._source.owned, out=out[-1].owned)
 
     def _add_damping(self, fields: Fields, out: Fields, dt: float) -> None:
         if not self._case.damping.depth:
@@ -155,22 +163,19 @@ class PhysicalTerms:
         for number, target in targets.items():
             add_damping(fields[number].flat, *self._extent, target, rate, out[number].flat)
 
-    def _add_closure(self, fields: Fields, out: Fields) -> None:
-        if self.viscosity is None:
-            return
-        assert self.diffusivity is not None
-        assert self._source is not None
-        nu, kappa = self.viscosity, self.diffusivity
-        extent = self._extent
-        u, v, w = (q.flat for q in fields[:3])
+    def eddy_coefficient(self, number: int) -> tuple[float, BlockArray] | None:
+        """Return the factor and the field whose product is a field's eddy diffusivity, None without a closure."""
+        if self.viscosity is None or self.diffusivity is None:
+            return None
+        is_energy = number >= 3 and self._names[number - 3] == ENERGY
+        return 2.0 if is_energy else 1.0, self.viscosity if number < 3 or is_energy else self.diffusivity
+
+    def add_eddy_diffusion(self, fields: Fields, out: Fields) -> None:
+        """Add d_j[kappa_t d_j q] of all fields to their tendencies. The ghosts of the fields are filled. Local."""
         for number, (q, target) in enumerate(zip(fields, out, strict=True)):
-            is_energy = number >= 3 and self._names[number - 3] == ENERGY
-            coefficient = nu if number < 3 or is_energy else kappa
-            factor = 2.0 if is_energy else 1.0
-            kernels_diffusion.add_eddy_diffusion(
-                q.flat, coefficient.flat, *extent, self._per_width, factor, target.flat
-            )
-            if is_energy:
-                np.add(target.owned, self._source.owned, out=target.owned)
-        targets = tuple(each.flat for each in out[:3])
-        kernels_diffusion.add_transposed_stress(u, v, w, nu.flat, *extent, self._per_width, targets)
+            found = self.eddy_coefficient(number)
+            if found is not None:
+                factor, coefficient = found
+                kernels_diffusion.add_eddy_diffusion(
+                    q.flat, coefficient.flat, *self._extent, self._per_width, factor, target.flat
+                )

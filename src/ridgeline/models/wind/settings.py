@@ -109,8 +109,8 @@ class ModelSection(Checked):
     )
     diffusion: Literal["explicit", "crank-nicolson"] = setting(
         "explicit",
-        'Scheme of molecular diffusion: "explicit" (Heun\'s scheme) or "crank-nicolson" (implicit, for viscosities '
-        "that would limit the time step).",
+        'Scheme of diffusion: "explicit" (Heun\'s scheme) or "crank-nicolson" (implicit, for viscosities, '
+        "molecular or of a closure, that would limit the time step).",
     )
     solver: Literal["multigrid", "direct"] = setting(
         "multigrid",
@@ -322,9 +322,15 @@ class WindCase(AnyCase):
                 self.has_surface(),
                 len(self.scalar),
             )
-        if self.model.diffusion == "crank-nicolson" and self.subgrid.kind != "none":
-            yield Problem("model.diffusion", '"explicit" with a subgrid closure, whose viscosity varies')
         m = self.model
+        if m.diffusion == "crank-nicolson" and self.subgrid.kind != "none":
+            if m.advection == "method-of-lines":
+                yield Problem("model.diffusion", '"explicit" with a subgrid closure and the method of lines')
+            elif m.solver == "direct":
+                yield Problem(
+                    "model.solver",
+                    '"multigrid" with "crank-nicolson" and a subgrid closure, whose viscosity varies',
+                )
         limit = self.diffusive_step()
         if m.dt is not None and m.diffusion == "explicit" and m.dt > limit:
             yield Problem(
