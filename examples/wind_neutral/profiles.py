@@ -4,7 +4,7 @@
 
 The force F on air of depth H balances the stress of the ground in the mean: u* = sqrt(F H), and the total stress
 falls linearly to 0 at the top. The shear phi_m = kappa z/u* dU/dz is 1 where the wind is logarithmic. Windows that
-begin before 4 H/u* are left out.
+begin before 9 H/u* are left out.
 """
 
 import sys
@@ -21,7 +21,7 @@ with ridgeline.open(path) as data:
     force = settings["driving.force"][0]
     depth = settings["grid.lengths"][0]
     friction = np.sqrt(force * depth)
-    means = add_windows(data, begin=min(4 * depth / friction, float(data.time[-2])))
+    means = add_windows(data, begin=min(9 * depth / friction, float(data.time[-2])))
     rough = settings["surface.roughness"]
 z, u = means.z.values, means.u.values
 dz = z[1] - z[0]
