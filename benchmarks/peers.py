@@ -2,6 +2,7 @@
 
     make bench-peers                                                    # what pip and Debian have
     make bench-peers PEERS="--gap DIR --hpcg DIR --nekbone DIR"         # and what is compiled from checkouts
+    make bench-peers PEERS="--amr-wind DIR"                             # and AMR-Wind, from a build of yours
     python benchmarks/peers.py --only fluidsim lammps                   # some
 
 | part | peer | where it comes from |
@@ -14,9 +15,11 @@
 | `graph500` | the reference code of Graph500 | --graph500, a checkout of graph500/graph500 |
 | `hpcg` | the reference implementation of HPCG | --hpcg, a checkout of hpcg-benchmark/hpcg |
 | `nekbone` | Nekbone in Fortran | --nekbone, a checkout of Nek5000/Nekbone |
+| `amr-wind` | AMR-Wind | --amr-wind, a folder in which Exawind/amr-wind was built with MPI |
 
-Wheels are installed into temporary environments, and checkouts are compiled in temporary folders, with the flags that
-the scripts of the parts name. What a part prints goes to FOLDER/PART.txt, its figures to FOLDER/PART.json.
+Wheels are installed into temporary environments, and checkouts are compiled in temporary folders, but for AMR-Wind,
+with the flags that the scripts of the parts name. What a part prints goes to FOLDER/PART.txt, its figures to
+FOLDER/PART.json.
 """
 
 import argparse
@@ -30,13 +33,20 @@ from harness.parts import ROOT, run_parts
 FOLDER = Path("build", "peers")
 MINUTES = 45.0
 QUICK = ["--quick"]
-CHECKOUTS = {"gap": "sbeamer/gapbs", "graph500": "graph500/graph500", "hpcg": "hpcg-benchmark/hpcg",
-             "nekbone": "Nek5000/Nekbone"}  # fmt: skip
+# What a user's folder must be. AMR-Wind takes most of an hour to compile, so that it is not compiled here.
+FOLDERS = {
+    "gap": "checkout of sbeamer/gapbs",
+    "graph500": "checkout of graph500/graph500",
+    "hpcg": "checkout of hpcg-benchmark/hpcg",
+    "nekbone": "checkout of Nek5000/Nekbone",
+    "amr-wind": "build of Exawind/amr-wind",
+}
 
 
 def commands_of(arguments: argparse.Namespace, folder: Path) -> dict[str, list[str] | str]:
     """Return the command of each part, or why it is not run."""
     quick = QUICK * arguments.quick
+    given = {name: getattr(arguments, name.replace("-", "_")) for name in FOLDERS}
     small = ["--sizes", "16", "--rounds", "1"] * arguments.quick
     scripts = {
         "lammps": ["molecular_dynamics.py", "--lammps", arguments.lammps, *quick],
@@ -47,14 +57,15 @@ def commands_of(arguments: argparse.Namespace, folder: Path) -> dict[str, list[s
         "graph500": ["graph500.py", "--reference", str(arguments.graph500), *quick],
         "hpcg": ["solver_peers.py", "--hpcg", str(arguments.hpcg), *quick],
         "nekbone": ["solver_peers.py", "--nekbone", str(arguments.nekbone), *quick],
+        "amr-wind": ["wind_peers.py", "--amr-wind", str(given["amr-wind"]), *quick],
     }
     commands: dict[str, list[str] | str] = {}
     for name in arguments.only or scripts:
         script, *options = scripts[name]
         words = [sys.executable, str(ROOT / "benchmarks" / script), *options]
         commands[name] = [*words, "--json", str(folder / f"{name}.json")]
-        if name in CHECKOUTS and getattr(arguments, name) is None:
-            commands[name] = f"--{name} names no checkout of {CHECKOUTS[name]}"
+        if name in FOLDERS and given[name] is None:
+            commands[name] = f"--{name} names no {FOLDERS[name]}"
         if name == "hpcc" and shutil.which("hpcc") is None:
             commands[name] = "hpcc is not installed (apt-get install hpcc)"
     return commands
@@ -64,19 +75,19 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parts = ("lammps", "fluidsim", "devito", "hpcc", *CHECKOUTS)
+    parts = ("lammps", "fluidsim", "devito", "hpcc", *FOLDERS)
     parser.add_argument(
         "--only", nargs="+", choices=parts, metavar="PART", help=f"run only these parts: {', '.join(parts)}"
     )
     parser.add_argument(
         "--lammps", default="install", metavar="PYTHON", help="a Python that has LAMMPS (install)"
     )
-    for name, repository in CHECKOUTS.items():
+    for name, words in FOLDERS.items():
         parser.add_argument(
             f"--{name}",
             type=lambda text: Path(text).resolve(),
             metavar="DIR",
-            help=f"checkout of {repository}",
+            help=words,
         )
     parser.add_argument("--folder", type=Path, default=FOLDER, help=f"folder for the output ({FOLDER})")
     parser.add_argument(

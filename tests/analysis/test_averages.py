@@ -47,6 +47,32 @@ def test_profiles_are_lines_over_their_places():
     assert figure.get_suptitle() == "step 40, t = 0.5"
 
 
+def in_height() -> xr.Dataset:
+    """Two windows of profiles over z, as the wind model writes them."""
+    z, lengths = np.array([5.0, 15.0]), [1.0, 3.0]
+    means = {
+        "u": [[1.0, 2.0], [5.0, 6.0]],
+        "uu": [[4.0, 4.0], [8.0, 0.0]],
+        "subgrid_uw": [[0.0, 1.0], [0.0, 1.0]],
+    }
+    values = {name: (("step", "z"), np.array(each)) for name, each in means.items()}
+    values |= {name: (("step", "point"), np.array([lengths]).T) for name in ("averaging_time", "samples")}
+    return xr.Dataset(values, {"step": [10, 40], "time": ("step", [1.0, 4.0]), "z": z})
+
+
+def test_profiles_in_height_are_drawn_upright_with_plain_means_of_moments():
+    data = in_height()
+    # Not 12, as if the means of the windows differed by turbulence.
+    assert add_windows(data).uu.values.tolist() == [7.0, 1.0]
+    figure = plot_averages(data)
+    assert [axes.get_title() for axes in figure.axes] == ["u", "uu", "subgrid_uw"]
+    mean = figure.axes[0]
+    assert (mean.get_ylabel(), mean.get_xlabel()) == ("z", "")
+    np.testing.assert_array_equal(mean.lines[0].get_xydata(), [[4.0, 5.0], [5.0, 15.0]])
+    with pytest.raises(ConfigError, match="profiles in height over a rough ground"):
+        plot_wall_units(data)
+
+
 @pytest.mark.parametrize("mapped", [False, True])
 def test_planes_are_drawn_at_their_places(mapped):
     figure = plot_averages(statistics(mapped=mapped), ["velocity_x"])

@@ -1,5 +1,7 @@
 """Pictures of a flow's statistics: profiles along one direction or planes over two, their convergence and budgets.
 
+Profiles in height of the wind model, whose mean velocity is u, v and w, have the height upwards.
+
 The statistics of several windows are added up before they are drawn, with their standard errors (`windows.py`).
 """
 
@@ -34,6 +36,7 @@ from ridgeline.analysis.slices import STEP, select_range, select_step
 from ridgeline.analysis.sources import STATISTICS, Source, dataset_of
 from ridgeline.analysis.windows import (
     ERROR,
+    IN_HEIGHT,
     PLACES,
     TIME,
     WINDOWS,
@@ -48,6 +51,7 @@ from ridgeline.runtime.errors import ConfigError
 
 MEAN, MOMENT = "velocity_x", "uu"
 STRESSES = ("uu", "vv", "ww", "uv", "uw", "vw")
+OF_WIND = ("u", "v", "w")
 PER_ROW = 4
 KARMAN, OFFSET = 0.41, 5.2  # constants of the law of the wall
 STILL = 1e-6  # a mean velocity below this share of the largest one is that of a wall
@@ -59,7 +63,13 @@ Reals = NDArray[np.float64]
 
 def has_averages(dataset: xr.Dataset) -> bool:
     """Whether it is a data set of statistics over fewer than three directions; the others are fields."""
-    return MEAN in dataset and MOMENT in dataset and dataset[MEAN].ndim != 4
+    name = _mean(dataset)
+    return name in dataset and MOMENT in dataset and dataset[name].ndim != 4
+
+
+def _mean(dataset: xr.Dataset) -> str:
+    """Return the name of the mean velocity along x."""
+    return IN_HEIGHT if IN_HEIGHT in dataset else MEAN
 
 
 @dataclass(frozen=True)
@@ -116,7 +126,7 @@ def plot_averages(
         For a name or a page that does not exist, and for statistics over no direction.
     """
     now, known = _statistics(dataset, windows)
-    dims = now[MEAN].dims
+    dims = now[_mean(now)].dims
     for name in variables:
         if name not in known:
             raise ConfigError(
@@ -131,11 +141,7 @@ def plot_averages(
     for axes, name in zip(panels(figure, len(names), PER_ROW), names):
         values, error = now[name], _error(now, name)
         if len(dims) == 1:
-            along = values[dims[0]]
-            axes.plot(along.values, values.values)
-            if error is not None:
-                axes.fill_between(along.values, values - error, values + error, alpha=0.3, linewidth=0)
-            axes.set_xlabel(axis_label(along))
+            _draw_line(axes, values, error, upright=IN_HEIGHT in now)
         else:
             # Each has a separate scale: a secondary flow would be invisible on that of the mean flow.
             shade = colour_scales({name: finite_range(now[name].values)})[name]
@@ -279,6 +285,8 @@ def wall_units(averages: Source) -> xr.Dataset:
         raise ConfigError(
             "the data have no mean velocity and Reynolds stresses. Give the data set of output.statistics."
         )
+    if IN_HEIGHT in dataset:
+        raise ConfigError("wall units require a wall, but these are profiles in height over a rough ground.")
     now, known = _statistics(dataset, ALL_WINDOWS)
     if now[MEAN].ndim != 1:
         raise ConfigError(
@@ -341,14 +349,18 @@ def _error(now: xr.Dataset, name: str) -> Reals | None:
 def _statistics(dataset: xr.Dataset, windows: WindowChoice) -> tuple[xr.Dataset, list[str]]:
     """Return the statistics of windows, and the names that can be drawn: means, second moments, then all others."""
     now = windows.total(dataset)
-    dims = now[MEAN].dims
+    dims = now[_mean(now)].dims
     known = [name for name in averages_of(now) if now[name].dims == dims]
     if len(dims) not in (1, 2) or dims == ("point",):
         raise ConfigError(
             f"these statistics have the axes {', '.join(map(str, dims))}, which cannot be drawn. Average over one or "
             "two directions with output.homogeneous."
         )
-    return now, sorted(known, key=lambda name: 0 if is_component(name) else 1 if name in STRESSES else 2)
+
+    def order(name: str) -> int:
+        return 0 if is_component(name) or name in OF_WIND else 1 if name in STRESSES else 2
+
+    return now, sorted(known, key=order)
 
 
 def _rounding(now: xr.Dataset, names: Sequence[str]) -> list[str]:
@@ -357,7 +369,9 @@ def _rounding(now: xr.Dataset, names: Sequence[str]) -> list[str]:
     largest: dict[str, float] = {}
     for name, size in sizes.items():
         largest[_kind(name)] = max(size, largest.get(_kind(name), 0.0))
-    of = dict.fromkeys("uvw", largest[_kind(MEAN)]) | {"p": sizes.get("pressure", 0.0)}
+    of = dict.fromkeys("uvw", largest[_kind(MEAN if MEAN in sizes else IN_HEIGHT)]) | {
+        "p": sizes.get("pressure", 0.0)
+    }
 
     def scale(name: str) -> float:
         return math.prod(of[letter] for letter in name) if set(name) <= of.keys() else largest[_kind(name)]
@@ -367,7 +381,23 @@ def _rounding(now: xr.Dataset, names: Sequence[str]) -> list[str]:
 
 def _kind(name: str) -> str:
     """Return the common name of components or moments: u_scalar_0 for w_scalar_0, dissipation for its _xy."""
+    if name in OF_WIND:
+        return IN_HEIGHT
     return re.sub(r"^[uvw](?=_)", "u", re.sub(r"_[xyz]{1,2}$", "", name))
+
+
+def _draw_line(axes: Axes, values: xr.DataArray, error: Reals | None, upright: bool) -> None:
+    """Draw a profile with a band of its standard error. upright: whether its places are on the vertical axis."""
+    along = values[values.dims[0]]
+    if upright:
+        axes.plot(values.values, along.values)
+        axes.set_ylabel(axis_label(along))
+    else:
+        axes.plot(along.values, values.values)
+        axes.set_xlabel(axis_label(along))
+    if error is not None:
+        fill = axes.fill_betweenx if upright else axes.fill_between
+        fill(along.values, values.values - error, values.values + error, alpha=0.3, linewidth=0)
 
 
 def _draw_plane(axes: Axes, data: xr.Dataset, name: str, shade: ColourScale) -> QuadMesh:

@@ -35,6 +35,9 @@ TIME, SAMPLES, WINDOWS = "averaging_time", "samples", "windows"
 ERROR = "_error"  # ending of the names of standard errors
 PLACES = ("x", "y", "z")
 OF_LETTERS = {"u": "velocity_x", "v": "velocity_y", "w": "velocity_z", "p": "pressure"}
+IN_HEIGHT = (
+    "u"  # mean velocity of profiles in height, whose moments are about the means of the plane of each sample
+)
 BETWEEN = "windows.between_outputs"  # attribute of windows whose averages are all means
 TOLERANCE = 1e-9  # of model times that bound a range, relative
 MOST_POINTS = 100  # of a curve of running means
@@ -352,7 +355,8 @@ def _combined(files: Sequence[xr.Dataset], merge: int) -> _Averages:
     First the means are added up, then the moments about them.
     """
     moments = {}
-    if BETWEEN not in files[0].attrs and sum(file.sizes[STEP] for file in files) > 1:
+    all_means = BETWEEN in files[0].attrs or IN_HEIGHT in files[0]
+    if not all_means and sum(file.sizes[STEP] for file in files) > 1:
         moments = {name: factors for name in averages_of(files[0]) if (factors := factors_of(name))}
     _refuse_lacking(moments, files[0])
     viscosity = float(files[0].attrs.get("model.viscosity", 0.0))
