@@ -10,6 +10,8 @@ from ridgeline.blocks.multigrid.cells import CellMultigrid
 from ridgeline.blocks.multigrid.device.cells_cuda import DeviceCellGrid, DeviceCellMultigrid
 from ridgeline.blocks.multigrid.device.nodes_cuda import DeviceNodalLevel, DeviceNodalMultigrid
 from ridgeline.blocks.multigrid.nodes import NodalMultigrid
+from ridgeline.blocks.projection import MacProjection, NodalProjection
+from ridgeline.blocks.projection_cuda import DeviceMacProjection, DeviceNodalProjection
 from ridgeline.blocks.rows_cuda import device_field
 from ridgeline.jit.cuda_device import SIMULATED
 from simulator import ON_GPU
@@ -150,3 +152,36 @@ def test_nodes_are_solved_as_on_the_host(name, dtype) -> None:
     host.apply(r, z)
     device.apply(r, device_z)
     np.testing.assert_allclose(device_z, z, rtol=0, atol=rounding * abs(z).max())
+
+
+FLOWS = {"periodic": (PERIODIC,) * 3, "sides": (("wall", "slip"), PERIODIC, ("inflow", "outflow"))}
+
+
+@pytest.mark.parametrize("name", FLOWS)
+def test_projections_are_those_of_the_host(name) -> None:
+    shape, widths, sides = (6, 8, 10), (1.0, 1.1, 0.9), FLOWS[name]
+    periodic = tuple(pair == PERIODIC for pair in sides)
+    cartesian, block = decompose(MPI.COMM_SELF, shape, periodic=periodic, ghost=2)
+    random = np.random.default_rng(4)
+    flow = [BlockArray.allocate(block, np.float64) for _ in range(3)]
+    for field in flow:
+        field.ghosted[...] = random.standard_normal(field.ghosted.shape)
+        for axis in range(3):
+            if periodic[axis]:
+                moved = np.moveaxis(field.ghosted, axis, 0)
+                moved[:2], moved[-2:] = moved[-4:-2].copy(), moved[2:4].copy()
+    for host_kind, device_kind in (
+        (MacProjection, DeviceMacProjection),
+        (NodalProjection, DeviceNodalProjection),
+    ):
+        on_device = [to_device(field) for field in flow]
+        on_host = [to_host(field) for field in on_device]
+        host = host_kind(cartesian, block, widths, sides)
+        device = device_kind(cartesian, block, widths, sides, device_cells=1)
+        expected = host.project(on_host, 0.0, 2)
+        found = device.project(on_device, 0.0, 2)
+        assert found.cycles == expected.cycles == 2
+        for one, other in zip(on_device, on_host):
+            np.testing.assert_allclose(to_host(one).ghosted, other.ghosted, rtol=0, atol=1e-12)
+        assert abs(on_host[0].owned - flow[0].owned).max() > 0.01
+        device.free()

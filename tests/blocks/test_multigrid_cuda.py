@@ -10,6 +10,7 @@ from numba import types
 
 from cuda_tools import compile_without_spills, run_simulated
 from ridgeline.blocks import ghosts_cuda, rows_cuda
+from ridgeline.blocks import projection_kernels_cuda as projection
 from ridgeline.blocks.multigrid.device import cell_kernels_cuda as cells
 from ridgeline.blocks.multigrid.device import nodal_kernels_cuda as nodes
 
@@ -74,6 +75,20 @@ def test_kernels_of_nodes_spill_nothing_and_keep_their_precision(real) -> None:
         ptx = compile_without_spills(kernel, arguments)
         is_double = real == types.float64 or kernel is nodes.relax_nodes
         assert (".f64" in ptx) == is_double, "a kernel computes in another precision"
+
+
+@REALS
+def test_kernels_of_projections_spill_nothing_and_keep_their_precision(real) -> None:
+    field, three = real[::1], types.UniTuple(real[::1], 3)
+    tables = (three, THREE, THREE)
+    for kernel, arguments in (
+        (projection.set_divergence_at_nodes, (three, THREE, *tables, field, THREE)),
+        (projection.add_gradient_at_cells, (field, THREE, *tables, real, three, THREE)),
+        (projection.set_divergence_at_cells, (three, THREE, *tables, real, field, THREE)),
+        (projection.subtract_gradient_at_faces, (field, THREE, *tables, three, THREE)),
+    ):
+        ptx = compile_without_spills(kernel, arguments)
+        assert (".f64" in ptx) == (real == types.float64), "a kernel computes in another precision"
 
 
 def test_in_the_simulator() -> None:
