@@ -42,6 +42,16 @@ if TYPE_CHECKING:
     from ridgeline.models.wind.physical_terms import PhysicalTerms
 
 SMALL = 1e-10  # as in the reference
+# Regions of time that make up a step.
+PHASES = (
+    "tendencies",
+    "face prediction",
+    "MAC projection",
+    "advection",
+    "implicit diffusion",
+    "nodal projection",
+    "exchange",
+)
 KERNELS = (
     kernels.find_speeds,
     kernels.add_difference,
@@ -272,7 +282,7 @@ class CpuEngine:
         else:
             self._advect(now, new, dt, (1.0, dt))
         self._set_tendencies(other, self._later, not self.problem.implicit)
-        with self._regions("compute"):
+        with self._regions("tendencies"):
             for q, later, first in zip(new, self._later, self._tendencies, strict=True):
                 kernels.add_difference(q.flat, 0.5 * dt, later.flat, first.flat, *self._extent)
         self._project(other, dt)
@@ -314,7 +324,7 @@ class CpuEngine:
         """Set the tendencies of all fields of a set, whose ghosts are filled first."""
         problem, fields = self.problem, self._sets[which]
         self.fill(which)
-        with self._regions("compute"):
+        with self._regions("tendencies"):
             u, v, w = fields[:3]
             heat = fields[3] if problem.scalars else w
             p = self._pressure
@@ -340,7 +350,7 @@ class CpuEngine:
         fields = self._sets[which]
         with self._regions("exchange"):
             self._field_halo.exchange(which)
-        with self._regions("compute"):
+        with self._regions("tendencies"):
             self.fill_sides(fields)
             if self._terms is not None:
                 self._terms.prepare(fields)
@@ -364,7 +374,7 @@ class CpuEngine:
         )
         with regions("exchange"):
             self._tendency_halo.exchange()
-        with regions("compute"):
+        with regions("face prediction"):
             for field in self._tendencies:
                 self._extend(field, range(3))
             reconstruction, work = self.problem.reconstruction, self._work
@@ -373,7 +383,7 @@ class CpuEngine:
                 reconstruction, self._tiles, work, flats(self._faces),
             )  # fmt: skip
         self._project_faces()
-        with regions("compute"):
+        with regions("advection"):
             for number, (q, force, target) in enumerate(zip(fields, self._tendencies, out, strict=True)):
                 kernels_advection.advect(
                     q.flat, force.flat, flats(self._faces), *self._extent, self._codes[number].copy(), numbers,
@@ -382,7 +392,7 @@ class CpuEngine:
 
     def _project_faces(self) -> None:
         """Make the face velocities free of divergence, and fill their ghosts."""
-        with self._regions("projection"):
+        with self._regions("MAC projection"):
             self._projections.project_faces(self._faces, self._rate)
         with self._regions("exchange"):
             self._face_halo.exchange()
@@ -393,7 +403,7 @@ class CpuEngine:
                 halo.exchange()
                 if (axis, True) in self._sides:
                     faces[...] = layer.ghosted[(slice(None),) * axis + (slice(GHOST, -GHOST),)]
-        with self._regions("compute"):
+        with self._regions("face prediction"):
             for axis, face in enumerate(self._faces):
                 if (axis, True) in self._sides and axis not in self._outflow_faces:
                     value = self._value_at(normal_field(axis), axis, True)
@@ -403,11 +413,11 @@ class CpuEngine:
     def _project(self, which: int, dt: float, last: bool = True) -> None:
         """Make the velocity of a set approximately free of divergence. last: whether the pressure is kept."""
         velocity, p, projections = self._sets[which][:3], self._pressure, self._projections
-        with self._regions("projection"):
+        with self._regions("nodal projection"):
             projections.add_gradient(p, dt, velocity)
         with self._regions("exchange"):
             self._velocity_halo.exchange(which)
-        with self._regions("projection"):
+        with self._regions("nodal projection"):
             for axis, end in self._sides:
                 side = self.problem.at(axis, end)
                 assert side is not None
@@ -422,7 +432,7 @@ class CpuEngine:
         self, which: int, rates: tuple[BlockArray, ...], dt: float, out: tuple[BlockArray, ...] | None = None
     ) -> None:
         """Set out to the fields of a set and x, where (1 - dt/2 L) x = rates. out: the rates themselves if None."""
-        with self._regions("projection"):
+        with self._regions("implicit diffusion"):
             for number, (q, b, target) in enumerate(zip(self._sets[which], rates, out or rates, strict=True)):
                 kappa = self.problem.diffusivity(number)
                 if not kappa:

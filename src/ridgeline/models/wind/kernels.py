@@ -12,70 +12,74 @@ from ridgeline.models.wind.problem import PLM, UNLIMITED
 
 FIELD = float64[::1]
 LAYOUT = types.UniTuple(int64, 3)
-SIDE_VALUE, INSIDE = (
-    1,
-    2,
-)  # codes of faces on sides: the value at the side, or the state from inside; 0 elsewhere
+# Codes of faces on sides: the value at the side, or the state from inside; 0 elsewhere.
+SIDE_VALUE, INSIDE = 1, 2
+SIXTH, TWO_THIRDS = 1.0 / 6.0, 2.0 / 3.0
 
 
 # ---- formulas of one point ----
 
+# They are always inlined, because a call in a loop keeps it from being vectorised.
+point_formula = subroutine(forceinline=True)
 
-@subroutine
+
+@point_formula
+def minmod(a, b):
+    """Return the argument nearer to 0 if both have one sign, otherwise 0. Minima and maxima need no branch."""
+    return max(min(a, b), 0.0) + min(max(a, b), 0.0)
+
+
+@point_formula
 def limited(below, here, above):
     """Return the difference across a cell, limited by twice the one-sided ones (van Leer 1977)."""
-    central = 0.5 * (above - below)
     low, high = 2.0 * (here - below), 2.0 * (above - here)
-    least = min(min(abs(low), abs(high)), abs(central))
-    signed = least if central > 0.0 else -least
-    return signed if low * high > 0.0 else 0.0
+    return minmod(0.5 * (above - below), minmod(low, high))
 
 
-@subroutine
+@point_formula
 def parabola(q2, q1, q, p1, p2):
-    """Return the values at both faces of a cell's limited parabola (Colella and Woodward 1984, eqs. 1.6 to 1.10)."""
+    """Return the values at both faces of a cell's limited parabola (Colella and Woodward 1984, eqs. 1.6 to 1.10).
+
+    Eq. 1.10, which lets no extremum into a cell, is a minmod of the differences to both faces.
+    """
     slope = limited(q1, q, p1)
-    low = 0.5 * (q1 + q) - (slope - limited(q2, q1, q)) / 6.0
-    high = 0.5 * (q + p1) - (limited(q, p1, p2) - slope) / 6.0
-    flat = (high - q) * (q - low) <= 0.0
-    steep_high = abs(high - q) >= 2.0 * abs(low - q)
-    steep_low = abs(low - q) >= 2.0 * abs(high - q)
-    limited_high = 3.0 * q - 2.0 * low if steep_high else high
-    limited_low = 3.0 * q - 2.0 * high if (steep_low and not steep_high) else low
-    return q if flat else limited_low, q if flat else limited_high
+    low = 0.5 * (q1 + q) - (slope - limited(q2, q1, q)) * SIXTH
+    high = 0.5 * (q + p1) - (limited(q, p1, p2) - slope) * SIXTH
+    down, up = q - low, high - q
+    return q - minmod(down, 2.0 * up), q + minmod(up, 2.0 * down)
 
 
-@subroutine
+@point_formula
 def smooth_parabola(q2, q1, q, p1, p2):
     """Return the values at both faces of a cell's parabola, of fourth order and without limits."""
     slope = 0.5 * (p1 - q1)
-    low = 0.5 * (q1 + q) - (slope - 0.5 * (q - q2)) / 6.0
-    high = 0.5 * (q + p1) - (0.5 * (p2 - q) - slope) / 6.0
+    low = 0.5 * (q1 + q) - (slope - 0.5 * (q - q2)) * SIXTH
+    high = 0.5 * (q + p1) - (0.5 * (p2 - q) - slope) * SIXTH
     return low, high
 
 
-@subroutine
+@point_formula
 def line(q1, q, p1):
     """Return the values at both faces of a cell's limited line."""
     half = 0.5 * limited(q1, q, p1)
     return q - half, q + half
 
 
-@subroutine
+@point_formula
 def traced_low(q, low, high, ratio):
     """Return the mean over what crosses the lower face. ratio: velocity there times dt over the width."""
     down = max(-ratio, 0.0)
-    return low + 0.5 * down * ((high - low) + (1.0 - 2.0 / 3.0 * down) * (6.0 * q - 3.0 * (low + high)))
+    return low + 0.5 * down * ((high - low) + (1.0 - TWO_THIRDS * down) * (6.0 * q - 3.0 * (low + high)))
 
 
-@subroutine
+@point_formula
 def traced_high(q, low, high, ratio):
     """Return the mean over what crosses the upper face. ratio: velocity there times dt over the width."""
     up = max(ratio, 0.0)
-    return high - 0.5 * up * ((high - low) - (1.0 - 2.0 / 3.0 * up) * (6.0 * q - 3.0 * (low + high)))
+    return high - 0.5 * up * ((high - low) - (1.0 - TWO_THIRDS * up) * (6.0 * q - 3.0 * (low + high)))
 
 
-@subroutine
+@point_formula
 def upwind(velocity, left, right, small):
     """Return the state on the side that the velocity comes from, the mean of both for a velocity of about 0."""
     mean = 0.5 * (left + right)
@@ -83,7 +87,7 @@ def upwind(velocity, left, right, small):
     return left if velocity > small else right_or_mean
 
 
-@subroutine
+@point_formula
 def riemann(left, right, small):
     """Return the velocity across a face between two states, as of Burgers' equation."""
     total = left + right

@@ -24,7 +24,7 @@ from ridgeline.models.wind.kernels import (
 )
 from ridgeline.parallel.partition import Triple
 
-TILE = (4, 8, 128)  # most cells of a tile in z, y and x
+TILE = (8, 8, 64)  # most cells of a tile in z, y and x
 FACE_ARRAYS, ADVECTION_ARRAYS = 17, 10  # of a workspace
 # Numbers that both kernels read.
 RATIOS, PER_WIDTH, HALF_DT, SMALL_SPEED, KEPT, ADDED = 0, 3, 6, 7, 8, 9
@@ -66,11 +66,35 @@ def other_field(axis, turn):
 
 
 @subroutine
-def set_hats(axis, is_normal, q, at, velocity, layout, shape, tile, codes, small, low, high, out):
+def trace_tile(axis, q, along, beside, layout, tile, widen, ratio, reconstruction, low, high):
+    """Trace the states at both faces across an axis, in the cells of a tile and some of those around it.
+
+    along : the velocities at the lower faces of cells, or in the cells
+    beside : between a cell's velocity at its lower and at its upper face: the pitch of the axis for faces, 0 for cells
+    widen : for z and y, whether the layers around the tile are traced as well
+    """
+    origin, row, plane = layout
+    k0, k1, j0, j1, i0, i1 = tile
+    ex, ey = i1 - i0 + 2, j1 - j0 + 2
+    pitch = plane if axis == 0 else row if axis == 1 else 1
+    for k in range(k0 - widen[0], k1 + widen[0]):
+        for j in range(j0 - widen[1], j1 + widen[1]):
+            w = ((k - k0 + 1) * ey + (j - j0 + 1)) * ex
+            at = origin + k * plane + j * row + i0 - 1
+            trace_row(
+                q, at, pitch, along, at, along, at + beside, ratio, reconstruction, low[w : w + ex], high[w : w + ex]
+            )
+
+
+@subroutine
+def set_hats(
+    axis, is_normal, q, at, velocity, layout, shape, tile, widen, codes, small, low, high, out
+):
     """Set the upwind states at the faces of a tile across an axis, from traced states.
 
     is_normal : whether the field is the velocity across the faces, which then chooses the side itself
     at : which memory velocity is in: 0 a field of the block, 1 the workspace
+    widen : for z and y, whether the layers around the tile are wanted as well
     codes : (2,) of the field at the lower and the upper side of this axis, 0 where the block does not touch it
     """
     origin, row, plane = layout
@@ -80,8 +104,8 @@ def set_hats(axis, is_normal, q, at, velocity, layout, shape, tile, codes, small
     pitch = plane if axis == 0 else row if axis == 1 else 1
     step = ey * ex if axis == 0 else ex if axis == 1 else 1
     cells = shape[axis]
-    for k in range(k0 - 1 + (axis == 0), k1 + 1):
-        for j in range(j0 - 1 + (axis == 1), j1 + 1):
+    for k in range(k0 - widen[0] + (axis == 0), k1 + widen[0]):
+        for j in range(j0 - widen[1] + (axis == 1), j1 + widen[1]):
             skip = 1 if axis == 2 else 0
             w = ((k - k0 + 1) * ey + (j - j0 + 1)) * ex + skip
             m = n - skip
@@ -112,8 +136,11 @@ def set_hats(axis, is_normal, q, at, velocity, layout, shape, tile, codes, small
 
 
 @subroutine
-def add_transverse(axis, velocity, at, layout, tile, per_width, hat, out, first):
-    """Add the derivative of a field along an axis times the velocity to the change of the tile's cells."""
+def add_transverse(axis, velocity, at, corrected, layout, tile, per_width, hat, out, first):
+    """Add the derivative of a field along an axis times the velocity to the change of the tile's cells.
+
+    corrected : the axis whose states are corrected, along which the cells around the tile are wanted as well
+    """
     origin, row, plane = layout
     k0, k1, j0, j1, i0, i1 = tile
     n = i1 - i0 + 2
@@ -122,8 +149,8 @@ def add_transverse(axis, velocity, at, layout, tile, per_width, hat, out, first)
     step = ey * ex if axis == 0 else ex if axis == 1 else 1
     m = n - 1 if axis == 2 else n
     # The faces above the outermost layer along the axis are not computed, and nobody needs them.
-    for k in range(k0 - (axis != 0), k1 + (axis != 0)):
-        for j in range(j0 - (axis != 1), j1 + (axis != 1)):
+    for k in range(k0 - (corrected == 0), k1 + (corrected == 0)):
+        for j in range(j0 - (corrected == 1), j1 + (corrected == 1)):
             w = ((k - k0 + 1) * ey + (j - j0 + 1)) * ex
             start = origin + k * plane + j * row + i0 - 1
             low, high, to = hat[w : w + m], hat[w + step : w + step + m], out[w : w + m]
@@ -201,7 +228,6 @@ def predict_faces(
             # Arrays: 2 a and 2 a + 1 the traced states of the normal velocity of axis a; 6 + a that velocity at its
             # faces; 9 and 10 those of the other fields; 11 + 2 a the states of both other fields at faces of axis a.
             for axis in range(3):
-                pitch = plane if axis == 0 else row if axis == 1 else 1
                 along = velocities[2 - axis]
                 slot = 11 + 2 * axis
                 for turn in range(3):  # the normal velocity first, because it chooses the sides
@@ -209,18 +235,17 @@ def predict_faces(
                     low = space[2 * axis] if turn == 0 else space[9]
                     high = space[2 * axis + 1] if turn == 0 else space[10]
                     q = velocities[field]
-                    for k in range(k0 - 1, k1 + 1):
-                        for j in range(j0 - 1, j1 + 1):
-                            w = ((k - k0 + 1) * ey + (j - j0 + 1)) * ex
-                            at = origin + k * plane + j * row + i0 - 1
-                            trace_row(
-                                q, at, pitch, along, at, along, at, numbers[RATIOS + axis], reconstruction,
-                                low[w : w + ex], high[w : w + ex],
-                            )  # fmt: skip
+                    # Another velocity's states correct the faces across its own axis alone.
+                    widen = (
+                        int(turn == 0 or axis == 0 or field == 2), int(turn == 0 or axis == 1 or field == 1)
+                    )  # fmt: skip
+                    trace_tile(
+                        axis, q, along, 0, layout, tile, widen, numbers[RATIOS + axis], reconstruction, low, high
+                    )  # fmt: skip
                     to = space[6 + axis] if turn == 0 else space[slot + turn - 1]
                     set_hats(
-                        axis, turn == 0, q, 1, space[6 + axis], layout, shape, tile, codes[field, axis], small,
-                        low, high, to,
+                        axis, turn == 0, q, 1, space[6 + axis], layout, shape, tile, widen, codes[field, axis],
+                        small, low, high, to,
                     )  # fmt: skip
             for axis in range(3):
                 field = 2 - axis
@@ -232,34 +257,16 @@ def predict_faces(
                         second = 1 if other_field(other, 2) == field else 0
                         hat = space[11 + 2 * other + second]
                         add_transverse(
-                            other,
-                            space[6 + other],
-                            1,
-                            layout,
-                            tile,
-                            numbers[PER_WIDTH + other],
-                            hat,
-                            change,
+                            other, space[6 + other], 1, axis, layout, tile, numbers[PER_WIDTH + other], hat, change,
                             first,
-                        )
+                        )  # fmt: skip
                         first = False
                 correct_states(axis, tendencies[field], layout, tile, half_dt, change, low, high)
                 to = space[10]
                 set_hats(
-                    axis,
-                    True,
-                    velocities[field],
-                    1,
-                    to,
-                    layout,
-                    shape,
-                    tile,
-                    codes[field, axis],
-                    small,
-                    low,
-                    high,
-                    to,
-                )
+                    axis, True, velocities[field], 1, to, layout, shape, tile, (int(axis == 0), int(axis == 1)),
+                    codes[field, axis], small, low, high, to,
+                )  # fmt: skip
                 faces = out_faces[axis]
                 for k in range(k0, k1 + (axis == 0)):
                     for j in range(j0, j1 + (axis == 1)):
@@ -313,36 +320,20 @@ def advect(q, tendency, faces, layout, shape, codes, numbers, reconstruction, ti
             for axis in range(3):
                 pitch = plane if axis == 0 else row if axis == 1 else 1
                 low, high, along = space[2 * axis], space[2 * axis + 1], faces[axis]
-                for k in range(k0 - 1, k1 + 1):
-                    for j in range(j0 - 1, j1 + 1):
-                        w = ((k - k0 + 1) * ey + (j - j0 + 1)) * ex
-                        at = origin + k * plane + j * row + i0 - 1
-                        trace_row(
-                            q, at, pitch, along, at, along, at + pitch, numbers[RATIOS + axis], reconstruction,
-                            low[w : w + ex], high[w : w + ex],
-                        )  # fmt: skip
+                trace_tile(
+                    axis, q, along, pitch, layout, tile, (1, 1), numbers[RATIOS + axis], reconstruction, low, high
+                )  # fmt: skip
                 set_hats(
-                    axis,
-                    False,
-                    q,
-                    0,
-                    along,
-                    layout,
-                    shape,
-                    tile,
-                    codes[axis],
-                    small,
-                    low,
-                    high,
+                    axis, False, q, 0, along, layout, shape, tile, (1, 1), codes[axis], small, low, high,
                     space[6 + axis],
-                )
+                )  # fmt: skip
             for axis in range(3):
                 low, high, change = space[2 * axis], space[2 * axis + 1], space[9]
                 first = True
                 for other in range(3):
                     if other != axis:
                         add_transverse(
-                            other, faces[other], 0, layout, tile, numbers[PER_WIDTH + other], space[6 + other],
+                            other, faces[other], 0, axis, layout, tile, numbers[PER_WIDTH + other], space[6 + other],
                             change, first,
                         )  # fmt: skip
                         first = False
@@ -351,20 +342,9 @@ def advect(q, tendency, faces, layout, shape, codes, numbers, reconstruction, ti
                 low, high = space[2 * axis], space[2 * axis + 1]
                 # The states at the faces go where the upwind states were, which are not needed any more.
                 set_hats(
-                    axis,
-                    False,
-                    q,
-                    0,
-                    faces[axis],
-                    layout,
-                    shape,
-                    tile,
-                    codes[axis],
-                    small,
-                    low,
-                    high,
-                    space[6 + axis],
-                )
+                    axis, False, q, 0, faces[axis], layout, shape, tile, (int(axis == 0), int(axis == 1)),
+                    codes[axis], small, low, high, space[6 + axis],
+                )  # fmt: skip
             for k in range(k0, k1):
                 for j in range(j0, j1):
                     w = ((k - k0 + 1) * ey + (j - j0 + 1)) * ex + 1

@@ -6,26 +6,29 @@
 Eddy viscosities add d_j[nu_t (d_j u_i + d_i u_j)] and d_j[kappa_t d_j q], with nu_t and kappa_t at cells and their
 means at faces. Constant viscosities leave out the transposed gradient, whose divergence is 0. Fluxes through sides
 are added by the engine, in the cells at the sides.
+
+Places in memory are unsigned numbers here: Numba lets a signed one count from the end where it is negative, and LLVM
+does not vectorise a loop with that choice.
 """
 
-from numba import float64, prange, types
+from numba import float64, prange, types, uint64
 
-from ridgeline.jit.kernel import kernel, subroutine
+from ridgeline.jit.kernel import kernel
 from ridgeline.models.wind.forcing import momentum_rates
-from ridgeline.models.wind.kernels import FIELD, LAYOUT
+from ridgeline.models.wind.kernels import FIELD, LAYOUT, point_formula
 
 VISCOUS, PER_WIDTH = 0, 3  # numbers of `set_momentum`
 
-point_rates = subroutine(momentum_rates)
+point_rates = point_formula(momentum_rates)
 
 
-@subroutine
-def laplacian(q, at, plane, row, i, cz, cy, cx):
-    """Return the diffusion of a field in a cell. cz, cy, cx: diffusivity over the squared widths."""
-    here = q[at + i]
-    z = ((q[at + plane + i] - here) - (here - q[at - plane + i])) * cz
-    y = ((q[at + row + i] - here) - (here - q[at - row + i])) * cy
-    x = ((q[at + 1 + i] - here) - (here - q[at - 1 + i])) * cx
+@point_formula
+def laplacian(q, c, plane, row, one, cz, cy, cx):
+    """Return the diffusion of a field in cell c. cz, cy, cx: diffusivity over the squared widths."""
+    here = q[c]
+    z = ((q[c + plane] - here) - (here - q[c - plane])) * cz
+    y = ((q[c + row] - here) - (here - q[c - row])) * cy
+    x = ((q[c + one] - here) - (here - q[c - one])) * cx
     return (z + y) + x
 
 
@@ -50,6 +53,7 @@ def set_momentum(u, v, w, theta, p, layout, nodes, shape, numbers, forces, theta
     origin, row, plane = layout
     p_origin, p_row, p_plane = nodes
     nz, ny, nx = shape
+    up, ahead, one = uint64(plane), uint64(row), uint64(1)
     cz, cy, cx = numbers[VISCOUS], numbers[VISCOUS + 1], numbers[VISCOUS + 2]
     hz, hy, hx = numbers[PER_WIDTH], numbers[PER_WIDTH + 1], numbers[PER_WIDTH + 2]
     for k in prange(nz):
@@ -68,13 +72,13 @@ def set_momentum(u, v, w, theta, p, layout, nodes, shape, numbers, forces, theta
                 rate_u, rate_v, rate_w = point_rates(us[i], vs[i], ws[i], heat[i], theta_ref[k], forces)
                 fu[i], fv[i], fw[i] = rate_u - gx, rate_v - gy, rate_w - gz
             if cx != 0.0:
-                for i in range(n):
-                    fu[i] += laplacian(u, at, plane, row, i, cz, cy, cx)
-                    fv[i] += laplacian(v, at, plane, row, i, cz, cy, cx)
-                    fw[i] += laplacian(w, at, plane, row, i, cz, cy, cx)
+                for axis in range(3):
+                    q, to = (u, v, w)[axis], out[axis]
+                    for c in range(uint64(at), uint64(at + n)):
+                        to[c] += laplacian(q, c, up, ahead, one, cz, cy, cx)
 
 
-@subroutine
+@point_formula
 def gradient(p00, p01, p10, p11, i, hz, hy, hx):
     """Return the mean gradient of the trilinear pressure in a cell, in z, y and x. p_zy: the rows of nodes around."""
     a, b, c, d = p00[i], p01[i], p10[i], p11[i]
@@ -99,12 +103,18 @@ def set_diffusion(q, layout, shape, coefficients, out):
     origin, row, plane = layout
     nz, ny, nx = shape
     cz, cy, cx = coefficients
+    up, ahead, one = uint64(plane), uint64(row), uint64(1)
     for k in prange(nz):
         for j in range(ny):
             at = origin + k * plane + j * row
-            to = out[at : at + nx]
-            for i in range(nx):
-                to[i] = laplacian(q, at, plane, row, i, cz, cy, cx)
+            for c in range(uint64(at), uint64(at + nx)):
+                out[c] = laplacian(q, c, up, ahead, one, cz, cy, cx)
+
+
+@point_formula
+def face_difference(q, kappa, c, pitch):
+    """Return twice the mean of kappa times the difference of q between cells c and c + pitch."""
+    return (kappa[c] + kappa[c + pitch]) * (q[c + pitch] - q[c])
 
 
 @kernel(
@@ -129,22 +139,18 @@ def add_eddy_diffusion(q, kappa, layout, shape, per_width, factor, out):
         0.5 * factor * per_width[1] * per_width[1],
         0.5 * factor * per_width[2] * per_width[2],
     )
+    up, ahead, one = uint64(plane), uint64(row), uint64(1)
     for k in prange(nz):
         for j in range(ny):
             at = origin + k * plane + j * row
-            for c in range(at, at + nx):
-                here, mine = q[c], kappa[c]
-                z = (mine + kappa[c + plane]) * (q[c + plane] - here) - (kappa[c - plane] + mine) * (
-                    here - q[c - plane]
-                )
-                y = (mine + kappa[c + row]) * (q[c + row] - here) - (kappa[c - row] + mine) * (
-                    here - q[c - row]
-                )
-                x = (mine + kappa[c + 1]) * (q[c + 1] - here) - (kappa[c - 1] + mine) * (here - q[c - 1])
+            for c in range(uint64(at), uint64(at + nx)):
+                z = face_difference(q, kappa, c, up) - face_difference(q, kappa, c - up, up)
+                y = face_difference(q, kappa, c, ahead) - face_difference(q, kappa, c - ahead, ahead)
+                x = face_difference(q, kappa, c, one) - face_difference(q, kappa, c - one, one)
                 out[c] += (z * cz + y * cy) + x * cx
 
 
-@subroutine
+@point_formula
 def cross_stress(q, c, along, across, viscosity, per_along):
     """Return nu d q/d(along) at the face between cells c and c + across."""
     high = q[c + along] + q[c + along + across]
@@ -153,10 +159,10 @@ def cross_stress(q, c, along, across, viscosity, per_along):
     return mean * ((high - low) * (0.25 * per_along))
 
 
-@subroutine
-def transposed(u, v, w, nu, c, own, row, plane, hx, hy, hz, ho):
+@point_formula
+def transposed(u, v, w, nu, c, own, one, row, plane, hx, hy, hz, ho):
     """Return d_j[nu d_i u_j] in a cell, for the axis i of pitch `own` and inverse width `ho`."""
-    x = cross_stress(u, c, own, 1, nu, ho) - cross_stress(u, c - 1, own, 1, nu, ho)
+    x = cross_stress(u, c, own, one, nu, ho) - cross_stress(u, c - one, own, one, nu, ho)
     y = cross_stress(v, c, own, row, nu, ho) - cross_stress(v, c - row, own, row, nu, ho)
     z = cross_stress(w, c, own, plane, nu, ho) - cross_stress(w, c - plane, own, plane, nu, ho)
     return (z * hz + y * hy) + x * hx
@@ -180,10 +186,12 @@ def add_transposed_stress(u, v, w, nu, layout, shape, per_width, out):
     origin, row, plane = layout
     nz, ny, nx = shape
     hz, hy, hx = per_width
+    up, ahead, one = uint64(plane), uint64(row), uint64(1)
+    pitches, per_own = (one, ahead, up), (hx, hy, hz)
     for k in prange(nz):
         for j in range(ny):
             at = origin + k * plane + j * row
-            for c in range(at, at + nx):
-                out[0][c] += transposed(u, v, w, nu, c, 1, row, plane, hx, hy, hz, hx)
-                out[1][c] += transposed(u, v, w, nu, c, row, row, plane, hx, hy, hz, hy)
-                out[2][c] += transposed(u, v, w, nu, c, plane, row, plane, hx, hy, hz, hz)
+            for axis in range(3):
+                own, ho, to = pitches[axis], per_own[axis], out[axis]
+                for c in range(uint64(at), uint64(at + nx)):
+                    to[c] += transposed(u, v, w, nu, c, own, one, ahead, up, hx, hy, hz, ho)

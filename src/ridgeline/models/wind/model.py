@@ -14,7 +14,7 @@ from ridgeline.jit.kernel import compile_kernels
 from ridgeline.models.contract import Context, Metric, Model, Recorder, SolveCount, Variable, Work
 from ridgeline.models.time_steps import FixedSteps, next_step
 from ridgeline.models.wind.diagnostics import Diagnostics
-from ridgeline.models.wind.engine_cpu import CpuEngine
+from ridgeline.models.wind.engine_cpu import PHASES, CpuEngine
 from ridgeline.models.wind.estimate import estimate, least_work, process_grid
 from ridgeline.models.wind.initial import InitialState, set_start
 from ridgeline.models.wind.physical_terms import PhysicalTerms
@@ -43,7 +43,7 @@ class Wind(Model):
 
     name: ClassVar[str] = "wind"
     points_name: ClassVar[str] = "cells"
-    phases: ClassVar[tuple[str, ...]] = ("compute", "projection", "exchange")
+    phases: ClassVar[tuple[str, ...]] = PHASES
     advice: str = "Try a smaller model.courant or model.dt."
     _case: WindCase
 
