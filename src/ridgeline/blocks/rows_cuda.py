@@ -243,7 +243,11 @@ class RowReductions:
 
     def largest_row(self, count: int) -> float:
         """Return the largest of the first numbers in `rows`. Waits for the stream."""
-        largest_of_all[1, MAX_THREADS, self._stream](part(self.rows, 0, count), self._one)
+        return self.largest_of(part(self.rows, 0, count))
+
+    def largest_of(self, values: DeviceArray) -> float:
+        """Return the largest of a flat float64 array, NaN if one is NaN. Waits for the stream."""
+        largest_of_all[1, MAX_THREADS, self._stream](values, self._one)
         return float(self._to_host(self._one)[0])
 
     def sums(self, field: BlockArray, weights: DeviceArray) -> Any:

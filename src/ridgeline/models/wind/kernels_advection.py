@@ -82,14 +82,22 @@ def trace_tile(axis, q, along, beside, layout, tile, widen, ratio, reconstructio
             w = ((k - k0 + 1) * ey + (j - j0 + 1)) * ex
             at = origin + k * plane + j * row + i0 - 1
             trace_row(
-                q, at, pitch, along, at, along, at + beside, ratio, reconstruction, low[w : w + ex], high[w : w + ex]
+                q,
+                at,
+                pitch,
+                along,
+                at,
+                along,
+                at + beside,
+                ratio,
+                reconstruction,
+                low[w : w + ex],
+                high[w : w + ex],
             )
 
 
 @subroutine
-def set_hats(
-    axis, is_normal, q, at, velocity, layout, shape, tile, widen, codes, small, low, high, out
-):
+def set_hats(axis, is_normal, q, at, velocity, layout, shape, tile, widen, codes, small, low, high, out):
     """Set the upwind states at the faces of a tile across an axis, from traced states.
 
     is_normal : whether the field is the velocity across the faces, which then chooses the side itself

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numba
 import numpy as np
+from numpy.typing import NDArray
 
 from ridgeline.blocks.block import Block, BlockArray
 from ridgeline.jit.kernel import Specialisation, specialise
@@ -30,6 +31,7 @@ from ridgeline.parallel.allreduce import kernels_of_sums
 if TYPE_CHECKING:
     from mpi4py import MPI
 
+Array = NDArray[np.float64]
 Fields = Sequence[BlockArray]
 
 
@@ -132,14 +134,18 @@ class PhysicalTerms:
 
     def add(self, fields: Fields, out: Fields, time: float, dt: float) -> None:
         """Add what acts on the fields to their tendencies. Collective."""
+        self._act(fields, out, time)
+        self._add_damping(fields, out, dt)
+        self._add_closure(fields, out)
+
+    def _act(self, fields: Fields, out: Fields, time: float) -> None:
+        """Add what the ground and turbines do. Collective."""
         self.update(fields, time)
         if self.surface is not None:
             theta = out[3].owned[0] if self._case.temperature.enabled else None
             self.surface.add(out[0].owned[0], out[1].owned[0], theta)
         if self.turbines is not None:
             self.turbines.add(out[0].owned, out[1].owned)
-        self._add_damping(fields, out, dt)
-        self._add_closure(fields, out)
 
     def _add_damping(self, fields: Fields, out: Fields, dt: float) -> None:
         if not self._case.damping.depth:
@@ -153,24 +159,34 @@ class PhysicalTerms:
         if p.damps_theta:
             targets[3] = p.damped_theta
         for number, target in targets.items():
-            add_damping(fields[number].flat, *self._extent, target, rate, out[number].flat)
+            self._damp(fields[number], target, rate, out[number])
+
+    def _damp(self, q: BlockArray, target: Array, rate: Array, out: BlockArray) -> None:
+        add_damping(q.flat, *self._extent, target, rate, out.flat)
 
     def _add_closure(self, fields: Fields, out: Fields) -> None:
         if self.viscosity is None:
             return
         assert self.diffusivity is not None
-        assert self._source is not None
-        nu, kappa = self.viscosity, self.diffusivity
-        extent = self._extent
-        u, v, w = (q.flat for q in fields[:3])
         for number, (q, target) in enumerate(zip(fields, out, strict=True)):
             is_energy = number >= 3 and self._names[number - 3] == ENERGY
-            coefficient = nu if number < 3 or is_energy else kappa
-            factor = 2.0 if is_energy else 1.0
-            kernels_diffusion.add_eddy_diffusion(
-                q.flat, coefficient.flat, *extent, self._per_width, factor, target.flat
-            )
-            if is_energy:
-                np.add(target.owned, self._source.owned, out=target.owned)
+            coefficient = self.viscosity if number < 3 or is_energy else self.diffusivity
+            self._add_eddy_flux(q, coefficient, 2.0 if is_energy else 1.0, target)
+        self._add_stress(fields, out)
+
+    def _add_eddy_flux(self, q: BlockArray, coefficient: BlockArray, factor: float, out: BlockArray) -> None:
+        kernels_diffusion.add_eddy_diffusion(
+            q.flat, coefficient.flat, *self._extent, self._per_width, factor, out.flat
+        )
+
+    def _add_stress(self, fields: Fields, out: Fields) -> None:
+        """Add the transposed stress of the eddy viscosity, and the sources of the subgrid energy."""
+        assert self.viscosity is not None
+        assert self._source is not None
+        u, v, w = (q.flat for q in fields[:3])
         targets = tuple(each.flat for each in out[:3])
-        kernels_diffusion.add_transposed_stress(u, v, w, nu.flat, *extent, self._per_width, targets)
+        kernels_diffusion.add_transposed_stress(
+            u, v, w, self.viscosity.flat, *self._extent, self._per_width, targets
+        )
+        if self._names[-1:] == (ENERGY,):
+            np.add(out[-1].owned, self._source.owned, out=out[-1].owned)

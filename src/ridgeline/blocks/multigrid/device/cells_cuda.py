@@ -219,7 +219,7 @@ class DeviceCellMultigrid(CellMultigrid):
     stream
         The CUDA stream of all kernels, or None for a new one.
     device_cells : int
-        Levels with fewer cells for each rank are on the host.
+        Coarser levels with fewer cells for each rank are on the host.
 
     Raises
     ------
@@ -287,7 +287,7 @@ class DeviceCellMultigrid(CellMultigrid):
         return (
             index + 1 < len(self.levels)
             and not any(each.is_agglomerated for each in finer)
-            and level.cells >= self._device_cells * ranks
+            and (index == 0 or level.cells >= self._device_cells * ranks)
         )
 
     def _make_grid(self, index: int, comm: MPI.Comm, taus: Array) -> CellGrid:

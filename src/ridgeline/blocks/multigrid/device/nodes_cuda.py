@@ -193,7 +193,7 @@ class DeviceNodalMultigrid(NodalMultigrid):
     stream
         The CUDA stream of all kernels, or None for a new one.
     device_cells : int
-        Levels with fewer cells for each rank are on the host.
+        Coarser levels with fewer cells for each rank are on the host.
 
     Raises
     ------
@@ -241,7 +241,7 @@ class DeviceNodalMultigrid(NodalMultigrid):
         return (
             number + 1 < len(self.levels)
             and not any(each.is_agglomerated for each in finer)
-            and finer[-1].cells >= self._device_cells * prod(finer[-1].process_grid)
+            and (number == 0 or finer[-1].cells >= self._device_cells * prod(finer[-1].process_grid))
         )
 
     def _make_level(self, number: int, comm: MPI.Comm) -> NodalLevel:
