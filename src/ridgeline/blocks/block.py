@@ -6,6 +6,7 @@ one block from 0. All triples are in the order (z, y, x).
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import product
 
 import numpy as np
@@ -197,12 +198,12 @@ class Block:
             return first, end - first
         return split(self.shape_global[axis], self.process_grid[axis], self.coords[axis])
 
-    @property
+    @cached_property
     def offset_global(self) -> Triple:
         """Global index of the first owned cell."""
         return self._split(0)[0], self._split(1)[0], self._split(2)[0]
 
-    @property
+    @cached_property
     def shape_local(self) -> Triple:
         """Owned cells in each direction."""
         return self._split(0)[1], self._split(1)[1], self._split(2)[1]
@@ -256,7 +257,7 @@ class BlockArray:
 
     Notes
     -----
-    Local. The views share the memory of `flat`.
+    Local. The views share the memory of `flat`, and are made once.
 
     Examples
     --------
@@ -334,12 +335,12 @@ class BlockArray:
             (self.plane_pitch * itemsize, self.row_pitch * itemsize, itemsize),
         )
 
-    @property
+    @cached_property
     def ghosted(self) -> NDArray[np.generic]:
         """Owned and ghost cells, a view of shape (nz+2g, ny+2g, nx+2g)."""
         return self._view(self.block.ghost)
 
-    @property
+    @cached_property
     def owned(self) -> NDArray[np.generic]:
         """Owned cells, a view of shape (nz, ny, nx)."""
         return self._view(0)

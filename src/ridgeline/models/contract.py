@@ -106,6 +106,9 @@ class Estimate:
         The least work of a step.
     memory_between_steps : float
         Further bytes while outputs, diagnostics or checkpoints are made.
+    seconds_beside : float
+        Seconds of a step that do not follow from its memory traffic: arithmetic in caches and calls of kernels, on the
+        core that the model's estimate names.
     remarks : tuple of str
         What else `ridgeline check` says, a sentence each.
     refusals : tuple of str
@@ -130,6 +133,7 @@ class Estimate:
     checkpoint_bytes: float
     work: Work
     memory_between_steps: float = 0.0
+    seconds_beside: float = 0.0
     remarks: tuple[str, ...] = ()
     refusals: tuple[str, ...] = ()
     device_memory: Mapping[str, float] = field(default_factory=dict)

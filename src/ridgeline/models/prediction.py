@@ -45,6 +45,7 @@ def predict_from_estimate(case: AnyCase, place: Allocation) -> Prediction:
 
     The time of a sweep is its least memory traffic over the bandwidth that the model reaches: the share of the
     machine's bandwidth that the machine file gives for the model, or all of it (Gray-Scott paper, Eqs. 4 and 5a).
+    What a model's estimate has beside the traffic is added.
     """
     plan = estimate(case, place.ranks)
     work, ranks = plan.work, place.ranks
@@ -63,6 +64,8 @@ def predict_from_estimate(case: AnyCase, place: Allocation) -> Prediction:
             lambda: neighbours(place, sent, work.messages / ranks),
         ),
     ]
+    if plan.seconds_beside:
+        parts.append(Part.of("arithmetic in caches and calls", "node", lambda: plan.seconds_beside))
     if place.on_devices:
         parts.append(Part.of("host-device copies", "node", lambda: host_copies(place, sent)))
     return Prediction(

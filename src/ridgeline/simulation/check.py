@@ -157,7 +157,8 @@ def predict(case: AnyCase, warnings: Sequence[str], n_ranks: int) -> CaseCheck:
             "device_memory": dict(plan.device_memory),
             "limit": limit,
             "earlier": earlier_ratios(case, plan.work.points, "bound"),
-            "least_seconds": limit and case.planned_steps() * plan.work.bytes_memory / (devices * limit[1]),
+            "least_seconds": limit
+            and case.planned_steps() * (plan.work.bytes_memory / (devices * limit[1]) + plan.seconds_beside),
             "warnings": warnings,
             "refusals": plan.refusals,
         }

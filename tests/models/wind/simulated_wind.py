@@ -8,10 +8,12 @@ from mpi4py import MPI
 
 from ridgeline.blocks.cartesian import decompose
 from ridgeline.jit.cuda_device import SIMULATED
+from ridgeline.models import create
 from ridgeline.models.contract import Context
 from ridgeline.models.wind.device.engine_cuda import CudaEngine
 from ridgeline.models.wind.engine_cpu import CpuEngine
 from ridgeline.models.wind.problem import PLM, UNLIMITED, FlowSide, SideField
+from ridgeline.models.wind.settings import WindCase
 from simulator import ON_GPU
 from wind_flows import BOX, NO_FLUX, start_of
 
@@ -58,3 +60,59 @@ def test_a_step_is_that_of_the_cpu(name) -> None:
     np.testing.assert_allclose(p, expected, rtol=0, atol=1e-10 * abs(expected).max())
     assert device.speeds() == pytest.approx(host.speeds(), rel=1e-12)
     assert device.largest_divergence() == pytest.approx(host.largest_divergence(), rel=1e-6)
+
+
+LAYER = {
+    "grid": {"shape": (6, 7, 9), "lengths": (600.0, 700.0, 900.0)},
+    "model": {"dt": 2.0, "viscosity": 0.1, "tolerance": 1e-4},
+    "boundary": {"z_min": {"kind": "surface"}, "z_max": {"kind": "slip"}},
+    "surface": {"roughness": 0.1, "heat": "flux", "heat_flux": 0.05},
+    "temperature": {"enabled": True, "reference": 300.0, "heights": [0.0, 600.0], "values": [300.0, 303.0]},
+    "rotation": {"parameter": 1e-4},
+    "driving": {"kind": "geostrophic", "geostrophic_wind": [8.0, 1.0]},
+    "damping": {"depth": 250.0, "time": 50.0, "velocity": "all", "temperature": True},
+    "initial": {"kind": "uniform", "velocity": [8.0, 0.0, 0.0], "perturbation": 0.5},
+}
+CLOSURES = {
+    "smagorinsky": {"kind": "smagorinsky", "wall_damping": True},
+    "one-equation": {"kind": "one-equation"},
+}
+
+
+def layer_model(device, closure):
+    run = {"model": "wind", "steps": 3, "device": device, "seed": 5}
+    case = WindCase.model_validate({"run": run, "subgrid": CLOSURES[closure], **LAYER})
+    model = create("wind")
+    model.setup(case, Context(MPI.COMM_SELF, device))
+    model.compile()
+    return model
+
+
+def state_of(model):
+    return {name: np.array(part.local) for name, part in model.state().items()}
+
+
+@pytest.mark.parametrize("closure", CLOSURES)
+def test_a_layer_over_the_ground_is_that_of_the_cpu(closure) -> None:
+    """Closure, ground, damping, rotation and buoyancy; then the device goes on from what the host restores."""
+    host, device = layer_model("cpu", closure), layer_model("cuda", closure)
+    for model in (host, device):
+        model.initialize()
+        model.step(1)
+    expected, found = state_of(host), state_of(device)
+    assert found.keys() == expected.keys()
+    for name, values in expected.items():
+        if name == "node_pressure":
+            values, found[name] = values - values.mean(), found[name] - found[name].mean()
+        scale = abs(values).max()
+        np.testing.assert_allclose(found[name], values, rtol=0, atol=1e-9 * scale, err_msg=name)
+    assert device.diagnostics() == pytest.approx(host.diagnostics(), rel=1e-8)
+    assert device.outputs(("pressure",))["pressure"].local.shape == (6, 7, 9)
+    resumed = layer_model("cuda", closure)
+    for name, part in resumed.state().items():
+        part.local[...] = state_of(device)[name]
+    resumed.restored(1, device.time(1))
+    for model in (device, resumed):
+        model.step(1)
+    for name, values in state_of(device).items():
+        assert state_of(resumed)[name].tobytes() == values.tobytes(), name

@@ -13,10 +13,13 @@ multigrid solvers.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import scipy.linalg
+import scipy.sparse
+import scipy.sparse.linalg
 from numpy.typing import NDArray
 
 from ridgeline.models.wind.problem import WindProblem
@@ -111,3 +114,41 @@ def helmholtz_solver(problem: WindProblem, number: int, factor: float) -> Tensor
                 k[-last, -last] += 1 if side.fields[number].fixed else -1
         stiffness.append(factor / h**2 * k + np.eye(n) / 3)
     return TensorSolver(stiffness, [np.eye(n) for n in problem.shape], [np.arange(n) for n in problem.shape])
+
+
+def solve_varying(problem: WindProblem, fixed: Sequence[tuple[bool, bool]], beta: Array, b: Array) -> Array:
+    """Return the solution of x - div(beta grad x) = b by a sparse factorisation, for the oracle on small grids.
+
+    fixed: along each axis, whether x = 0 at the lower and the upper side; otherwise it has no gradient there.
+    beta: at cells, with ghosts beyond sides; means of two cells count at the faces between them.
+    """
+    numbers = np.arange(b.size).reshape(b.shape)
+    ghost = (beta.shape[0] - b.shape[0]) // 2
+    cells = beta[tuple(slice(ghost, -ghost) for _ in range(3))]
+    rows, columns, values = [numbers.ravel()], [numbers.ravel()], [np.ones(b.size)]
+
+    def add(row: Array, column: Array, value: Array) -> None:
+        rows.append(row.ravel())
+        columns.append(column.ravel())
+        values.append(value.ravel())
+
+    for axis, (h, ends) in enumerate(zip(problem.widths, fixed, strict=True)):
+        for last, is_fixed in enumerate(ends):
+            shift = -1 if last else 1  # brings the next cell, or the one before, to each place
+            other, around = np.roll(numbers, shift, axis), np.roll(cells, shift, axis)
+            face = 0.5 * (cells + around) / h**2
+            if not problem.periodic[axis]:
+                edge = tuple(
+                    (slice(-1, None) if last else slice(0, 1)) if d == axis else slice(None) for d in range(3)
+                )
+                face[edge] = 2.0 * cells[edge] / h**2 if is_fixed else 0.0
+                add(
+                    numbers[edge], numbers[edge], face[edge].copy()
+                )  # half a cell lies between the centre and the side
+                face[edge] = 0.0
+            add(numbers, numbers, face)
+            add(numbers, other, -face)
+    matrix = scipy.sparse.coo_matrix(
+        (np.concatenate(values), (np.concatenate(rows), np.concatenate(columns))), (b.size, b.size)
+    )
+    return np.asarray(scipy.sparse.linalg.spsolve(matrix.tocsc(), b.ravel())).reshape(b.shape)

@@ -93,6 +93,10 @@ class CpuEngine:
         direct: bool = False,
     ) -> None:
         self.problem, self.block, self.time = problem, block, 0.0
+        self._side_time = 0.0  # at which values and fluxes at sides are taken
+        self._sides_vary = any(
+            callable(condition.value) for side in problem.sides.values() for condition in side.fields
+        )
         self._comm, self._threads, self._regions = cartesian, context.threads, context.regions
         self._terms = terms
         self._dt = 1.0
@@ -116,6 +120,7 @@ class CpuEngine:
         self._theta_profile = problem.theta_profile[first : first + n_planes].copy()
         self._forces = np.array(problem.forces)
         self._extent = layout_of(self._sets[0][0]), block.shape_local
+        self._mirrors = [self._mirrors_of(fields) for fields in self._sets]
 
     def _allocate(self) -> None:
         n, block = len(self.problem.names), self.block
@@ -277,6 +282,11 @@ class CpuEngine:
         arrays += [self._pressure]
         return sum(each.flat.nbytes for each in arrays) + self._work.nbytes
 
+    @property
+    def eddies(self) -> tuple[BlockArray | None, BlockArray | None]:
+        """The eddy viscosity and the eddy diffusivity that `fill` has set, None without a closure."""
+        return (None, None) if self._terms is None else (self._terms.viscosity, self._terms.diffusivity)
+
     def cell_pressure(self) -> NDArray[np.float64]:
         """Return the mean of the pressure at the nodes around each cell."""
         p: NDArray[Any] = self.pressure.ghosted
@@ -299,14 +309,15 @@ class CpuEngine:
         The last one is that of the last call of `fill`, the larger of 2 nu_t and kappa_t.
         """
         eddy = 0.0 if self._terms is None else self._terms.largest_diffusivity()
-        speed, rate, diffusivity = allreduce_max(self._comm, [*self._largest_speeds(), eddy])
-        return float(speed), float(rate), float(diffusivity)
+        speed, rate, diffusivity = map(float, allreduce_max(self._comm, [*self._largest_speeds(), eddy]))
+        self._speed, self._rate = speed, rate
+        return speed, rate, diffusivity
 
     def start(self) -> None:
         """Make an initial velocity free of divergence, by the nodal projection. Collective."""
-        self._speed, self._rate, _ = self.speeds()
+        self.speeds()
         self._clear(self._pressure)
-        self._project(self._now, 1.0, last=False)
+        self._project(self._now, 1.0, self.time, last=False)
 
     def guess_pressure(self, dt: float) -> None:
         """Let the pressure be that of a step of length dt, which is not kept. Collective."""
@@ -319,9 +330,15 @@ class CpuEngine:
 
     # ---- a step ----
 
-    def advance(self, dt: float) -> None:
-        """Advance by one step of length dt. Collective."""
-        self._speed, self._rate, _ = self.speeds()
+    def advance(self, dt: float, is_ready: bool = False) -> None:
+        """Advance by one step of length dt. Collective.
+
+        is_ready: whether `fill` and `speeds` have been called for the present fields and time, as a model does that
+        chooses dt by them.
+        """
+        if not is_ready:
+            self.fill()
+            self.speeds()
         self._dt = dt
         if self._terms is not None:
             self._forces = self._terms.forces(self._sets[self._now], dt)
@@ -332,25 +349,42 @@ class CpuEngine:
         self.time += dt
 
     def _advance_godunov(self, dt: float) -> None:
-        now, other = self._now, 1 - self._now
-        new = self._sets[other]
+        now, other, end = self._now, 1 - self._now, self.time + dt
+        fields, new = self._sets[now], self._sets[other]
         self._set_tendencies(now, self._tendencies)
+        if self._sides_vary:  # the states at faces are those in the middle of the step
+            self._side_time = self.time + 0.5 * dt
+            self.fill_sides(now)
         if self.problem.implicit:
             self._advect(now, new, dt, (0.0, dt))
             self._solve_diffusion(now, new, dt)
+            if self._sides_vary:
+                self._side_time = self.time
+                self.fill_sides(now)
             self._set_tendencies(now, self._tendencies, False)
+            self._add_eddy_diffusion_of(other, end)
         else:
             self._advect(now, new, dt, (1.0, dt))
-        self._set_tendencies(other, self._later, not self.problem.implicit)
+        self.fill(other, end)
+        self._set_tendencies(other, self._later, not self.problem.implicit, True)
         with self._regions("tendencies"):
             for q, later, first in zip(new, self._later, self._tendencies, strict=True):
                 self._add_difference(q, 0.5 * dt, later, first)
-        self._project(other, dt)
+        self._project(other, dt, end)
         self._now = other
+
+    def _add_eddy_diffusion_of(self, other: int, time: float) -> None:
+        """Add the eddy diffusion of the predicted fields, with the viscosities of the step's begin, to the tendencies.
+
+        Heun's corrector then holds the change of the viscosities alone: Crank-Nicolson's scheme has the rest.
+        """
+        if self._terms is not None and self._terms.viscosity is not None:
+            self.fill(other, time, prepares=False)
+            self._terms.add_eddy_diffusion(self._sets[other], self._tendencies)
 
     def _advance_lines(self, dt: float) -> None:
         """Advance by Heun's scheme, with the states at faces at the times of the fields."""
-        now, other = self._now, 1 - self._now
+        now, other, end = self._now, 1 - self._now, self.time + dt
         fields, new = self._sets[now], self._sets[other]
         self._set_tendencies(now, self._tendencies)
         self._advect(now, self._later, 0.0, (0.0, 1.0))
@@ -362,7 +396,8 @@ class CpuEngine:
             self._solve_diffusion(now, self._later, dt, new)
             for rate in self._later:
                 rate.owned[...] = owned(rate) / dt
-        self._project(other, dt, last=False)
+        self._project(other, dt, end, last=False)
+        self.fill(other, end)
         self._set_tendencies(other, self._tendencies)
         self._advect(other, self._rates, 0.0, (0.0, 1.0))
         if self.problem.implicit:
@@ -378,12 +413,16 @@ class CpuEngine:
             for q, first, second in zip(fields, self._later, self._rates, strict=True):
                 half = 0.5 * dt
                 self._combine(q, half, first, half, second, q)
-        self._project(now, dt)
+        self._project(now, dt, end)
 
-    def _set_tendencies(self, which: int, out: tuple[BlockArray, ...], with_diffusion: bool = True) -> None:
-        """Set the tendencies of all fields of a set, whose ghosts are filled first."""
+    def _set_tendencies(
+        self, which: int, out: tuple[BlockArray, ...], with_diffusion: bool = True, keeps_eddies: bool = False
+    ) -> None:
+        """Set the tendencies of all fields of a set after `fill`, at the time of the sides.
+
+        keeps_eddies: whether eddy diffusion is in the tendencies without diffusion as well.
+        """
         fields = self._sets[which]
-        self.fill(which)
         with self._regions("tendencies"):
             self._set_momentum(fields, self.problem.viscosity if with_diffusion else 0.0, out)
             for number in range(3, len(fields)):
@@ -394,17 +433,23 @@ class CpuEngine:
             if with_diffusion:
                 self._add_side_fluxes(out)
             if self._terms is not None:
-                self._terms.add(fields, out, self.time, self._dt)
+                self._terms.add(fields, out, self._side_time, self._dt)
+                if with_diffusion or keeps_eddies:
+                    self._terms.add_eddy_diffusion(fields, out)
 
-    def fill(self, which: int | None = None) -> None:
-        """Fill the ghosts of a set of fields, by default the present ones, and set eddy viscosities. Collective."""
+    def fill(self, which: int | None = None, time: float | None = None, prepares: bool = True) -> None:
+        """Fill the ghosts of a set of fields at a time, by default of the present ones. Collective.
+
+        prepares: whether eddy viscosities are set as well.
+        """
         which = self._now if which is None else which
         fields = self._sets[which]
+        self._side_time = self.time if time is None else time
         with self._regions("exchange"):
             self._field_halo.exchange(which)
         with self._regions("tendencies"):
-            self.fill_sides(fields)
-            if self._terms is not None:
+            self.fill_sides(which)
+            if prepares and self._terms is not None:
                 self._terms.prepare(fields)
                 for field in (self._terms.viscosity, self._terms.diffusivity):
                     if field is not None:
@@ -459,9 +504,13 @@ class CpuEngine:
         """Set the velocities across an upper side, on which no exchange sends them."""
         plane(face.ghosted, axis, GHOST + self.block.shape_local[axis])[...] = value
 
-    def _project(self, which: int, dt: float, last: bool = True) -> None:
-        """Make the velocity of a set approximately free of divergence. last: whether the pressure is kept."""
+    def _project(self, which: int, dt: float, time: float, last: bool = True) -> None:
+        """Make the velocity of a set approximately free of divergence, with sides of a time.
+
+        last: whether the pressure is kept.
+        """
         velocity, p, projections = self._sets[which][:3], self._pressure, self._projections
+        self._side_time = time
         with self._regions("nodal projection"):
             projections.add_gradient(p, dt, velocity)
         with self._regions("exchange"):
@@ -484,24 +533,39 @@ class CpuEngine:
         with self._regions("implicit diffusion"):
             for number, (q, b, target) in enumerate(zip(self._sets[which], rates, out or rates, strict=True)):
                 kappa = self.problem.diffusivity(number)
-                if not kappa:
+                eddies = None if self._terms is None else self._terms.eddy_coefficient(number)
+                if eddies is not None:
+                    factor, field = eddies
+                    beta: Any = (0.5 * dt) * (kappa + factor * owned(field))
+                    x = self._projections.solve_diffusion(number, beta, b)
+                elif kappa:
+                    x = self._projections.solve_diffusion(number, 0.5 * dt * kappa, b)
+                else:
                     target.owned[...] = owned(q) + owned(b)
                     continue
-                x = self._projections.solve_diffusion(number, 0.5 * dt * kappa, b)
                 target.owned[...] = owned(q) + x
 
     # ---- sides ----
 
-    def fill_sides(self, fields: tuple[BlockArray, ...]) -> None:
-        """Fill the ghosts beyond the sides of all fields, from the cells inside and the values at the sides."""
+    def _mirrors_of(self, fields: tuple[BlockArray, ...]) -> list[tuple[int, int, bool, Any, Any]]:
+        """Return field, axis and end of each side of a set, its ghosts, and the cells inside that they mirror."""
+        found = []
         for axis, last in self._sides:
+            for number, field in enumerate(fields):
+                along: NDArray[Any] = np.moveaxis(field.ghosted, axis, 0)
+                along = along[::-1] if last else along
+                found.append((number, axis, last, along[:GHOST], along[2 * GHOST - 1 : GHOST - 1 : -1]))
+        return found
+
+    def fill_sides(self, which: int) -> None:
+        """Fill the ghosts beyond the sides of a set, from the cells inside and the values at the sides."""
+        for number, axis, last, ghosts, inside in self._mirrors[which]:
             side = self.problem.at(axis, last)
             assert side is not None
-            for number, (field, condition) in enumerate(zip(fields, side.fields, strict=True)):
-                value = self._value_at(number, axis, last) if condition.fixed else None
-                for distance in range(1, GHOST + 1):
-                    ghost, inside = planes(field, axis, last, distance)
-                    ghost[...] = inside if value is None else 2.0 * value - inside
+            if side.fields[number].fixed:
+                np.subtract(2.0 * self._value_at(number, axis, last), inside, out=ghosts)
+            else:
+                ghosts[...] = inside
 
     def _extend(self, field: BlockArray, axes: Any) -> None:
         """Copy the cells at the sides across some axes into the first ghosts beyond."""
@@ -529,7 +593,7 @@ class CpuEngine:
             sizes.append(len(index))
             centres = (index + 0.5) * self.problem.widths[d]
             places["zyx"[d]] = centres[:, None] if d == along[0] else centres
-        return np.broadcast_to(evaluate_side(value, places, self.time), sizes)
+        return np.broadcast_to(evaluate_side(value, places, self._side_time), sizes)
 
     def _add_side_fluxes(self, out: tuple[BlockArray, ...]) -> None:
         """Add the fluxes through the sides to the tendencies of the cells there."""

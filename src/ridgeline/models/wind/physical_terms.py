@@ -133,10 +133,11 @@ class PhysicalTerms:
             self.turbines.update(fields[0].owned, fields[1].owned)
 
     def add(self, fields: Fields, out: Fields, time: float, dt: float) -> None:
-        """Add what acts on the fields to their tendencies. Collective."""
+        """Add what acts on the fields to their tendencies, without eddy diffusion. Collective."""
         self._act(fields, out, time)
         self._add_damping(fields, out, dt)
-        self._add_closure(fields, out)
+        if self.viscosity is not None:
+            self._add_stress(fields, out)
 
     def _act(self, fields: Fields, out: Fields, time: float) -> None:
         """Add what the ground and turbines do. Collective."""
@@ -146,6 +147,18 @@ class PhysicalTerms:
             self.surface.add(out[0].owned[0], out[1].owned[0], theta)
         if self.turbines is not None:
             self.turbines.add(out[0].owned, out[1].owned)
+
+    def _add_stress(self, fields: Fields, out: Fields) -> None:
+        """Add the transposed stress of the eddy viscosity, and the sources of the subgrid energy."""
+        assert self.viscosity is not None
+        assert self._source is not None
+        u, v, w = (q.flat for q in fields[:3])
+        targets = tuple(each.flat for each in out[:3])
+        kernels_diffusion.add_transposed_stress(
+            u, v, w, self.viscosity.flat, *self._extent, self._per_width, targets
+        )
+        if self._names[-1:] == (ENERGY,):
+            np.add(out[-1].owned, self._source.owned, out=out[-1].owned)
 
     def _add_damping(self, fields: Fields, out: Fields, dt: float) -> None:
         if not self._case.damping.depth:
@@ -164,29 +177,22 @@ class PhysicalTerms:
     def _damp(self, q: BlockArray, target: Array, rate: Array, out: BlockArray) -> None:
         add_damping(q.flat, *self._extent, target, rate, out.flat)
 
-    def _add_closure(self, fields: Fields, out: Fields) -> None:
-        if self.viscosity is None:
-            return
-        assert self.diffusivity is not None
+    def eddy_coefficient(self, number: int) -> tuple[float, BlockArray] | None:
+        """Return the factor and the field whose product is the eddy diffusivity of a field, None without a closure."""
+        if self.viscosity is None or self.diffusivity is None:
+            return None
+        is_energy = number >= 3 and self._names[number - 3] == ENERGY
+        return 2.0 if is_energy else 1.0, self.viscosity if number < 3 or is_energy else self.diffusivity
+
+    def add_eddy_diffusion(self, fields: Fields, out: Fields) -> None:
+        """Add d_j[kappa_t d_j q] of all fields to their tendencies. The ghosts of the fields are filled. Local."""
         for number, (q, target) in enumerate(zip(fields, out, strict=True)):
-            is_energy = number >= 3 and self._names[number - 3] == ENERGY
-            coefficient = self.viscosity if number < 3 or is_energy else self.diffusivity
-            self._add_eddy_flux(q, coefficient, 2.0 if is_energy else 1.0, target)
-        self._add_stress(fields, out)
+            found = self.eddy_coefficient(number)
+            if found is not None:
+                factor, coefficient = found
+                self._add_eddy_flux(q, coefficient, factor, target)
 
     def _add_eddy_flux(self, q: BlockArray, coefficient: BlockArray, factor: float, out: BlockArray) -> None:
         kernels_diffusion.add_eddy_diffusion(
             q.flat, coefficient.flat, *self._extent, self._per_width, factor, out.flat
         )
-
-    def _add_stress(self, fields: Fields, out: Fields) -> None:
-        """Add the transposed stress of the eddy viscosity, and the sources of the subgrid energy."""
-        assert self.viscosity is not None
-        assert self._source is not None
-        u, v, w = (q.flat for q in fields[:3])
-        targets = tuple(each.flat for each in out[:3])
-        kernels_diffusion.add_transposed_stress(
-            u, v, w, self.viscosity.flat, *self._extent, self._per_width, targets
-        )
-        if self._names[-1:] == (ENERGY,):
-            np.add(out[-1].owned, self._source.owned, out=out[-1].owned)

@@ -129,7 +129,7 @@ class FlowProjections:
         self._mac = self._make_mac(sides, mac)
         self._at_nodes = at_nodes
         self._x = self._new_field()
-        self._helmholtz: dict[tuple[Any, ...], tuple[float, Any]] = {}
+        self._helmholtz: dict[tuple[Any, ...], tuple[float | NDArray[Any], Any]] = {}
         self.solves = {name: SolveCount() for name in ("mac", "nodal", "diffusion")}
 
     # What follows up to the next rule is of host memory: projections on another device have their own.
@@ -192,21 +192,24 @@ class FlowProjections:
         projection.add_gradient(phi, -1.0, velocity[::-1])
         return phi
 
-    def solve_diffusion(self, number: int, factor: float, b: BlockArray) -> NDArray[Any]:
-        """Return x of x - factor lap x = b in the owned cells, with homogeneous sides of a field. Collective."""
+    def solve_diffusion(self, number: int, beta: float | NDArray[Any], b: BlockArray) -> NDArray[Any]:
+        """Return x of x - div(beta grad x) = b in the owned cells, with homogeneous sides of a field. Collective.
+
+        beta: a constant, or values at the owned cells, which only multigrid takes.
+        """
         fixed = tuple(side.fields[number].fixed for _, side in sorted(self._problem.sides.items()))
-        known, solver = self._helmholtz.get(fixed, (math.nan, None))
-        if known != factor:
+        known, solver = self._helmholtz.get(fixed, (None, None))
+        if known is None or not np.array_equal(known, beta):
             if self._is_direct:
                 solver = RootSolver(
-                    self._comm, self._block, helmholtz_solver(self._problem, number, factor).solve
+                    self._comm, self._block, helmholtz_solver(self._problem, number, float(beta)).solve
                 )
             else:
                 if solver is None:
                     sides = value_sides(self._problem, number)
                     solver = CellMultigrid(self._comm, self._block, self._problem.widths, sides)
-                solver.set_coefficients(alpha=1.0, beta=factor)
-            self._helmholtz[fixed] = factor, solver
+                solver.set_coefficients(alpha=1.0, beta=beta, mean="arithmetic")
+            self._helmholtz[fixed] = beta, solver
         assert solver is not None
         self._x.owned[...] = b.owned
         result = solver.solve(b, self._x, self._tolerance, MOST_CYCLES, absolute=TINY)

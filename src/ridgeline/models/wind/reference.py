@@ -23,7 +23,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeline.models.wind.direct_solvers import cell_solver, helmholtz_solver, node_solver
+from ridgeline.models.wind.direct_solvers import (
+    cell_solver,
+    helmholtz_solver,
+    node_solver,
+    solve_varying,
+)
 from ridgeline.models.wind.forcing import forces_reference
 from ridgeline.models.wind.problem import (
     GHOST,
@@ -33,6 +38,7 @@ from ridgeline.models.wind.problem import (
     evaluate_side,
     normal_field,
 )
+from ridgeline.models.wind.reference_physics import Eddies, ReferencePhysics
 
 Array = NDArray[Any]
 SMALL = 1e-10  # face velocities below this part of the largest speed carry the mean of both sides
@@ -109,16 +115,25 @@ class ReferenceSolver:
     problem : what is computed
     fields : the initial state of all fields, (nz, ny, nx) each
     pressure : at the nodes, (nz+1, ny+1, nx+1), of which the last in a periodic direction repeats the first
+    physics : closure, ground, turbines and damping, None without any
     """
 
-    def __init__(self, problem: WindProblem, fields: list[Array], pressure: Array | None = None) -> None:
-        self.problem = problem
+    def __init__(
+        self,
+        problem: WindProblem,
+        fields: list[Array],
+        pressure: Array | None = None,
+        physics: ReferencePhysics | None = None,
+    ) -> None:
+        self.problem, self.physics = problem, physics
+        self.side_time = 0.0  # at which values and fluxes at sides are taken
+        self._forces = np.array(problem.forces)
         self.fields = [np.array(q) for q in fields]
         self.time = 0.0
         self.pressure = np.zeros([n + 1 for n in problem.shape]) if pressure is None else np.array(pressure)
         self._cells, self._nodes = cell_solver(problem), node_solver(problem)
         self._inner = tuple(slice(GHOST, -GHOST) for _ in range(3))
-        self._small = 0.0
+        self._small, self._dt = 0.0, 1.0
         self._helmholtz: dict[tuple[int, float], Any] = {}
 
     # ---- ghosts and sides ----
@@ -148,7 +163,9 @@ class ReferenceSolver:
             if side is None or not side.fields[number].fixed:
                 values.append(None)
             else:
-                values.append(evaluate_side(side.fields[number].value, self._places(axis, last), self.time))
+                values.append(
+                    evaluate_side(side.fields[number].value, self._places(axis, last), self.side_time)
+                )
         return values[0], values[1]
 
     def _places(self, axis: int, last: bool) -> dict[str, Any]:
@@ -332,7 +349,7 @@ class ReferenceSolver:
             for last in (False, True):
                 side = problem.at(axis, last)
                 if side is not None and not side.fields[number].fixed:
-                    flux = evaluate_side(side.fields[number].value, self._places(axis, last), self.time)
+                    flux = evaluate_side(side.fields[number].value, self._places(axis, last), self.side_time)
                     cells = tuple(
                         (slice(-1, None) if last else slice(0, 1)) if d == axis else slice(None)
                         for d in range(3)
@@ -345,18 +362,50 @@ class ReferenceSolver:
         problem = self.problem
         theta = fields[3] if problem.scalars else fields[2]
         u, v, w = fields[:3]
-        rates = forces_reference(u, v, w, theta, problem.theta_profile, np.array(problem.forces))
+        rates = forces_reference(u, v, w, theta, problem.theta_profile, self._forces)
         return [*rates, *(np.zeros_like(q) for q in fields[3:])]
 
-    def tendencies(self, fields: list[Array], with_diffusion: bool = True) -> list[Array]:
-        """Return F = -G p + diffusion + sources of all fields at the cells."""
+    def tendencies(
+        self, fields: list[Array], time: float, with_diffusion: bool = True, eddies: Eddies | None = None
+    ) -> list[Array]:
+        """Return F = -G p + diffusion + sources of all fields at the cells at a time. eddies: of the fields."""
+        self.side_time = time
         result = self.sources(fields)
         for c, gradient in enumerate(self.pressure_gradient()):
             result[c] = result[c] - gradient
+        padded = [self.padded(n, q) for n, q in enumerate(fields)]
         if with_diffusion:
-            result = [
-                f + self.diffusion(n, self.padded(n, q)) for n, (f, q) in enumerate(zip(result, fields))
-            ]
+            result = [f + self.diffusion(n, q) for n, (f, q) in enumerate(zip(result, padded))]
+        if self.physics is not None:
+            result = [f + r for f, r in zip(result, self.physics.rates(fields, time, self._dt))]
+            if eddies is not None:
+                result = [f + r for f, r in zip(result, self.physics.stresses(padded, eddies))]
+                diffusion = self.eddy_diffusion(fields, eddies, time)
+                result = [f + d for f, d in zip(result, diffusion)] if with_diffusion else result
+        return result
+
+    def eddies(self, fields: list[Array], time: float) -> Eddies | None:
+        """Return the eddy viscosities of fields at a time, with ghosts, None without a closure."""
+        self.side_time = time
+        if self.physics is None or not self.physics.has_closure:
+            return None
+        found = self.physics.eddies([self.padded(n, q) for n, q in enumerate(fields)])
+        nu, kappa = (self.pad(each, [(None, None)] * 3) for each in found[:2])
+        return Eddies(nu, kappa, found[2])
+
+    def eddy_diffusion(self, fields: list[Array], eddies: Eddies | None, time: float) -> list[Array]:
+        """Return div(kappa_t grad q) of all fields, with their sides at a time."""
+        if eddies is None or self.physics is None:
+            return [np.zeros_like(q) for q in fields]
+        self.side_time = time
+        result = []
+        for n, q in enumerate(fields):
+            kappa, padded = self.physics.coefficient(n, eddies), self.padded(n, q)
+            total: Any = 0.0
+            for axis, h in enumerate(self.problem.widths):
+                flux = 0.5 * (previous(kappa, axis) + kappa) * (padded - previous(padded, axis)) / h
+                total = total + (following(flux, axis) - flux)[self._inner] / h
+            result.append(total)
         return result
 
     # ---- a step ----
@@ -364,7 +413,7 @@ class ReferenceSolver:
     def start(self) -> None:
         """Make an initial velocity free of divergence, by the nodal projection."""
         self.pressure[...] = 0.0
-        self._project(1.0)
+        self._project(1.0, self.time)
 
     def guess_pressure(self, dt: float) -> None:
         """Let the pressure be that of a step of length dt, which is not kept: the first step needs one."""
@@ -376,46 +425,68 @@ class ReferenceSolver:
     def advance(self, dt: float) -> None:
         """Advance by one step of length dt."""
         self._small = SMALL * max(float(abs(u).max()) for u in self.fields[:3])
-        before = self.fields
+        self._dt = dt
+        before, end = self.fields, self.time + dt
+        if self.physics is not None:
+            self._forces = self.physics.forces(before, dt)
         if self.problem.godunov:
-            tendencies, change = self._tendencies_and_advection(before, dt)
-            first = self._stage(before, [a + f for a, f in zip(change, tendencies)], dt)
-            self.fields = self._corrected_sources(first, before, tendencies, dt)
-            self.pressure = self._project(dt)
+            eddies = self.eddies(before, self.time)
+            tendencies = self.tendencies(before, self.time, eddies=eddies)
+            change = self.all_advection(before, tendencies, dt, self.time + 0.5 * dt)
+            first = self._stage(before, [a + f for a, f in zip(change, tendencies)], dt, eddies)
+            self.fields = self._corrected_sources(first, before, tendencies, eddies, dt)
+            self.pressure = self._project(dt, end)
         else:
-            tendencies, change = self._tendencies_and_advection(before, 0.0)
+            tendencies = self.tendencies(before, self.time, eddies=self.eddies(before, self.time))
+            change = self.all_advection(before, tendencies, 0.0, self.time)
             total = [a + f for a, f in zip(change, tendencies)]
             self.fields = self._stage(before, total, dt)
-            self._project(dt)
-            later, change = self._tendencies_and_advection(self.fields, 0.0)
+            self._project(dt, end)
+            later = self.tendencies(self.fields, end, eddies=self.eddies(self.fields, end))
+            change = self.all_advection(self.fields, later, 0.0, end)
             mean = [0.5 * (a + (b + c)) for a, b, c in zip(total, change, later)]
             if self.problem.implicit:  # the solve brings diffusion at the end of the step
-                parts = zip(mean, self._diffusions(before), self._diffusions(self.fields))
-                mean = [m + 0.5 * (old - new) for m, old, new in parts]
+                old, new = self._diffusions(before, self.time), self._diffusions(self.fields, end)
+                mean = [m + 0.5 * (a - b) for m, a, b in zip(mean, old, new)]
             self.fields = self._stage(before, mean, dt)
-            self.pressure = self._project(dt)
-        self.time += dt
+            self.pressure = self._project(dt, end)
+        self.time = end
 
-    def _tendencies_and_advection(self, fields: list[Array], dt: float) -> tuple[list[Array], list[Array]]:
-        """Return F and the change by advection of all fields, with states at faces dt/2 later."""
-        tendencies = self.tendencies(fields)
+    def all_advection(
+        self, fields: list[Array], tendencies: list[Array], dt: float, time: float
+    ) -> list[Array]:
+        """Return the changes of all fields by advection, with states at faces dt/2 later, and sides at a time."""
+        self.side_time = time
         padded = [self.padded(n, q) for n, q in enumerate(fields)]
         ghosts = [self.pad(f, [(None, None)] * 3) for f in tendencies]
         faces = self.project_faces(self.face_velocities(padded, ghosts, dt))
         self.faces = faces
-        return tendencies, [self.advection(n, q, ghosts[n], faces, dt) for n, q in enumerate(padded)]
+        return [self.advection(n, q, ghosts[n], faces, dt) for n, q in enumerate(padded)]
 
-    def _diffusions(self, fields: list[Array]) -> list[Array]:
+    def _diffusions(self, fields: list[Array], time: float) -> list[Array]:
+        self.side_time = time
         return [self.diffusion(n, self.padded(n, q)) for n, q in enumerate(fields)]
 
-    def _stage(self, fields: list[Array], rates: list[Array], dt: float) -> list[Array]:
+    def _stage(
+        self, fields: list[Array], rates: list[Array], dt: float, eddies: Eddies | None = None
+    ) -> list[Array]:
         """Return fields + dt rates; with Crank-Nicolson's scheme half of the diffusion in the rates at the end."""
         new = [q + dt * rate for q, rate in zip(fields, rates)]
         if not self.problem.implicit:
             return new
         for n, q in enumerate(fields):
             kappa = self.problem.diffusivity(n)
-            if kappa:
+            if eddies is not None and self.physics is not None:
+                varying = kappa + self.physics.coefficient(n, eddies)
+                fixed = [
+                    tuple(
+                        bool(side and side.fields[n].fixed)
+                        for side in (self.problem.at(d, e) for e in (False, True))
+                    )
+                    for d in range(3)
+                ]
+                new[n] = q + solve_varying(self.problem, fixed, 0.5 * dt * varying, new[n] - q)
+            elif kappa:
                 # (1 - dt/2 L) (new - q) = dt rates; L of the difference has homogeneous sides.
                 new[n] = q + self._solve_helmholtz(n, 0.5 * dt * kappa, new[n] - q)
         return new
@@ -429,18 +500,32 @@ class ReferenceSolver:
         return np.asarray(self._helmholtz[key].solve(b).astype(b.dtype))
 
     def _corrected_sources(
-        self, first: list[Array], before: list[Array], tendencies: list[Array], dt: float
+        self,
+        first: list[Array],
+        before: list[Array],
+        tendencies: list[Array],
+        eddies: Eddies | None,
+        dt: float,
     ) -> list[Array]:
-        """Return the fields after Heun's corrector for sources, and for diffusion where it is explicit."""
-        explicit = not self.problem.implicit
+        """Return the fields after Heun's corrector for sources, and for diffusion where it is explicit.
+
+        With Crank-Nicolson's scheme it holds the change of the eddy viscosities, applied to the predicted fields.
+        """
+        explicit, end = not self.problem.implicit, self.time + dt
         if not explicit:
-            tendencies = self.tendencies(before, False)
-        later = self.tendencies(first, explicit)
+            tendencies = self.tendencies(before, self.time, False, eddies)
+            old = self.eddy_diffusion(first, eddies, end)
+            tendencies = [f + d for f, d in zip(tendencies, old)]
+        of_first = self.eddies(first, end)
+        later = self.tendencies(first, end, explicit, of_first)
+        if not explicit:
+            later = [f + d for f, d in zip(later, self.eddy_diffusion(first, of_first, end))]
         return [q + 0.5 * dt * (new - old) for q, new, old in zip(first, later, tendencies)]
 
-    def _project(self, dt: float) -> Array:
+    def _project(self, dt: float, time: float) -> Array:
         """Make the velocity of the fields approximately free of divergence. Returns the new pressure."""
         problem = self.problem
+        self.side_time = time
         velocity = [u + dt * g for u, g in zip(self.fields[:3], self.pressure_gradient())]
         b = np.zeros([n + 1 for n in problem.shape])
         for axis in range(3):
@@ -482,7 +567,7 @@ class ReferenceSolver:
                 if side is None or not side.inflow:
                     continue
                 value = evaluate_side(
-                    side.fields[normal_field(axis)].value, self._places(axis, last), self.time
+                    side.fields[normal_field(axis)].value, self._places(axis, last), self.side_time
                 )
                 u = np.broadcast_to(value, [1 if d == axis else n for d, n in enumerate(problem.shape)])
                 for d in range(3):

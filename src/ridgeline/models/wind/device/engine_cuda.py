@@ -152,6 +152,21 @@ class CudaEngine(CpuEngine):
         self.stream.synchronize()
         return tuple(copies)
 
+    @property
+    def eddies(self) -> tuple[BlockArray | None, BlockArray | None]:
+        found: list[BlockArray | None] = []
+        for field in super().eddies:
+            copy = None if field is None else host_field(field)
+            if copy is not None and field is not None:
+                field.flat.copy_to_host(copy.flat, stream=self.stream)
+            found.append(copy)
+        self.stream.synchronize()
+        return found[0], found[1]
+
+    def fill(self, *arguments: Any, **named: Any) -> None:
+        super().fill(*arguments, **named)
+        self._host_is_present = False
+
     def _upload(self) -> None:
         for host, field in zip(self._host, self._sets[self._now], strict=True):
             field.flat.copy_to_device(host.flat, stream=self.stream)

@@ -33,7 +33,7 @@ class DevicePhysicalTerms(PhysicalTerms):
 
     def __init__(self, case: WindCase, block: Block, comm: MPI.Comm, stream: Any) -> None:
         super().__init__(case, block, comm)
-        self._stream = stream
+        self._stream, self._like = stream, BlockArray.allocate(block, np.float64)
         nz, ny, nx = block.shape_local
         self._rows = rows_launch((nz, ny, nx))
         self._reductions = RowReductions(nz * ny, stream)
@@ -50,7 +50,9 @@ class DevicePhysicalTerms(PhysicalTerms):
     def compile(self) -> None:
         """Compile what the host computes of the ground."""
         if self.surface is not None:
-            compile_kernels(self.surface.kernels(numba.typeof(np.zeros((2, 2)))))
+            # Planes that are copied from the device, and those of the host's fields, which diagnostics read.
+            for plane in (np.zeros((2, 2)), self._like.owned[0]):
+                compile_kernels(self.surface.kernels(numba.typeof(plane)))
 
     def _launch(self, kernel: Any, *arguments: Any) -> None:
         kernel[(*self._rows, self._stream)](*arguments)
