@@ -79,7 +79,9 @@ def weak_rows(layers: dict[int, dict[str, Any]], cores: int) -> Iterator[Row]:
             busy = min(n_ranks, cores)
             rate = prod(layer["shape"]) / min(layer["seconds"]) / busy
             shared = f"{n_ranks} ranks share {cores} cores" if n_ranks > cores else "one core for each rank"
-            yield Row(f"weak scaling, efficiency of a core: {name_of(layer, n_ranks)}", rate / one, note=shared)
+            yield Row(
+                f"weak scaling, efficiency of a core: {name_of(layer, n_ranks)}", rate / one, note=shared
+            )
 
 
 def main() -> int:
@@ -87,7 +89,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS), help="Parts to run.")
     parser.add_argument("--rounds", type=int, help="Timed rounds; 8 by default, or 3 with --quick.")
-    parser.add_argument("--ranks", type=int, nargs="+", choices=WEAK_RANKS, default=[1, 2, 4], help="Numbers of ranks.")
+    parser.add_argument(
+        "--ranks", type=int, nargs="+", choices=WEAK_RANKS, default=[1, 2, 4], help="Numbers of ranks."
+    )
     parser.add_argument("--quick", action="store_true", help="Use small grids, to see whether it runs.")
     parser.add_argument("--json", type=Path, help="Write the rows to this file.")
     options = parser.parse_args()
@@ -107,7 +111,9 @@ def main() -> int:
             rows.append(Row(f"{n_ranks} ranks", None, note=str(error)))
             failed = True
             continue
-        rows.append(Row(f"STREAM triad: {n_ranks} rank{'s' * (n_ranks > 1)}", job["triad"] / 1e9, unit="GB/s"))
+        rows.append(
+            Row(f"STREAM triad: {n_ranks} rank{'s' * (n_ranks > 1)}", job["triad"] / 1e9, unit="GB/s")
+        )
         for layer in job["layers"]:
             rows += rows_of(layer, n_ranks, job["triad"])
             phases.append(phase_row(layer, n_ranks))

@@ -58,7 +58,10 @@ def start_of(problem):
 
 
 AIR = {"enabled": True, "heights": [0.0, 60.0, 100.0], "values": [300.0, 300.0, 302.0]}
-GROUND = {"boundary": {"z_min": {"kind": "surface"}, "z_max": {"kind": "slip"}}, "surface": {"roughness": 0.1}}
+GROUND = {
+    "boundary": {"z_min": {"kind": "surface"}, "z_max": {"kind": "slip"}},
+    "surface": {"roughness": 0.1},
+}
 STABLE = {
     **GROUND,
     "temperature": AIR,
@@ -84,6 +87,13 @@ LAYERS = {
     "stable": STABLE,
     "stable, implicit": {**STABLE, "model": {"diffusion": "crank-nicolson", "viscosity": 0.5}},
     "stable, lines": {**STABLE, "model": {"advection": "method-of-lines"}},
+    "sheared": {
+        **GROUND,
+        "subgrid": {"kind": "smagorinsky", "coefficient": 0.005},
+        "rotation": {"parameter": 1e-3},
+        "driving": {"kind": "geostrophic", "geostrophic_wind": [8.0, 0.0]},
+        "model": {"diffusion": "crank-nicolson", "viscosity": 0.1},
+    },
     "turbine": {
         "boundary": {**GROUND["boundary"], **PASSAGE},
         "subgrid": {"kind": "smagorinsky"},
@@ -116,8 +126,18 @@ def start_of_layer(case):
     )
     turn = 2 * np.pi / np.array(case.grid.lengths)
     waves = np.sin(turn[2] * x + turn[1] * y) * np.sin(turn[0] * z)
-    u, v, w = 7 + z / 50 + waves, 0.5 * np.cos(turn[2] * x) + 0.3, 0.4 * np.cos(turn[1] * y) * np.sin(turn[0] * z)
-    fields = {"u": u, "v": v, "w": w, "theta": 300 + z / 50 + 0.1 * waves, "subgrid_energy": 0.4 + 0.1 * waves}
+    u, v, w = (
+        7 + z / 50 + waves,
+        0.5 * np.cos(turn[2] * x) + 0.3,
+        0.4 * np.cos(turn[1] * y) * np.sin(turn[0] * z),
+    )
+    fields = {
+        "u": u,
+        "v": v,
+        "w": w,
+        "theta": 300 + z / 50 + 0.1 * waves,
+        "subgrid_energy": 0.4 + 0.1 * waves,
+    }
     return [fields[name] for name in ("u", "v", "w", *case.transported())]
 
 

@@ -112,3 +112,27 @@ def test_ekman_layer_approaches_the_exact_profile():
         errors.append(max(abs(solver.fields[0][:, 0, 0] - u).max(), abs(solver.fields[1][:, 0, 0] - v).max()))
     assert errors[1] < 0.015
     assert np.log2(errors[0] / errors[1]) > 1.5
+
+
+def test_values_at_an_inflow_that_vary_in_time_are_of_second_order():
+    errors = []
+    for n in (16, 32):
+        h = 2.0 / n
+        sides = {
+            "x_min": FlowSide.entry((1.0, 0.0, 0.0, lambda x, y, z, t: np.sin(3 * t) + 0 * y)),
+            "x_max": FlowSide.open(4),
+        }
+        problem = WindProblem(
+            (4, 4, n), (h, h, h), sides, ("dye",), diffusivities=(0.0,), reconstruction=UNLIMITED
+        )
+        x = problem.centres(2)
+        start = [
+            np.ones(problem.shape),
+            *[np.zeros(problem.shape)] * 2,
+            np.sin(-3 * x) + np.zeros(problem.shape),
+        ]
+        solver = ReferenceSolver(problem, start)
+        for _ in range(n):
+            solver.advance(0.5 * h)
+        errors.append(abs(solver.fields[3] - np.sin(3 * (solver.time - x)))[0, 0].mean())
+    assert np.log2(errors[0] / errors[1]) > 1.8
