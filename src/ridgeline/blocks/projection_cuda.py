@@ -96,8 +96,8 @@ class DeviceNodalProjection(NodalProjection):
 
     def add_gradient(self, phi: BlockArray, factor: float, fields: Velocity) -> None:
         check_fields(fields, self._shape)
-        tables, kind = self._cell_tables, self.solver.dtype.type
-        quarter: Any = kind(factor) / kind(4)
+        tables, kind = self._cell_tables, self.solver.dtype
+        quarter: Any = np.asarray(factor / 4, kind)[()]
         grid, threads = rows_launch(self._shape)
         add_gradient_at_cells[grid, threads, self.stream](
             phi.flat, layout_of(phi), tables.flat, tables.widths, self._shape, quarter,

@@ -45,6 +45,19 @@ def host_field(field: BlockArray) -> BlockArray:
     return BlockArray(field.block, flat, field.origin, field.row_pitch, field.plane_pitch)
 
 
+def upload(host: BlockArray, field: BlockArray, stream: Any) -> None:
+    """Put the copy of a whole host field to a device field of its layout on the stream."""
+    device: DeviceArray = field.flat
+    device.copy_to_device(host.flat, stream=stream)
+
+
+def download(field: BlockArray, host: BlockArray, stream: Any) -> None:
+    """Copy a whole device field to a host field of its layout. Waits for the stream."""
+    device: DeviceArray = field.flat
+    device.copy_to_host(host.flat, stream=stream)
+    stream.synchronize()
+
+
 def layout_of(field: BlockArray) -> Triple:
     """Return origin, row pitch and plane pitch of a field, as kernels take them."""
     return field.origin, field.row_pitch, field.plane_pitch

@@ -14,6 +14,7 @@ import numpy as np
 
 from ridgeline.blocks.block import Block, BlockArray, check_process_grid, choose_process_grid
 from ridgeline.blocks.halo import HaloPlan
+from ridgeline.blocks.multigrid.levels import COARSEST_CELLS
 from ridgeline.blocks.multigrid.levels import plan_levels
 from ridgeline.models.contract import Estimate, Work
 from ridgeline.models.wind.problem import GHOST
@@ -26,6 +27,7 @@ FACE_FLOPS, ADVECTION_FLOPS, TENDENCY_FLOPS, SCALAR_FLOPS = 700, 300, 200, 30
 CLOSURE_FLOPS, EDDY_FLOPS = 250, 30  # of a closure and its stresses twice a step, and for each field
 COMMON_VALUES, FIELD_VALUES = 30, 13
 CLOSURE_VALUES, EDDY_VALUES = 38, 8
+DEVICE_LAYERS = 4  # that multigrid on a GPU takes from a neighbour
 DIRECT_CELLS = 4_000_000  # above which "direct" is refused: its products of matrices are on one rank
 
 # The solves of a step. A cycle at cells has two passes of 3 values and the residual of 2, one at nodes 3 values for
@@ -50,7 +52,8 @@ def process_grid(case: WindCase, n_ranks: int) -> Triple:
     """Return the process grid of the case. Raises DecompositionError if it does not fit the ranks or the grid."""
     shape = case.grid.shape
     if case.grid.process_grid == "auto":
-        return choose_process_grid(shape, n_ranks, GHOST)
+        least = GHOST if case.run.device == "cpu" else DEVICE_LAYERS
+        return choose_process_grid(shape, n_ranks, least)
     grid = case.grid.process_grid
     check_process_grid(shape, grid, n_ranks)
     for axis, n, p in zip("zyx", shape, grid, strict=True):
@@ -179,11 +182,21 @@ def estimate(case: WindCase, n_ranks: int) -> Estimate:
     memory = arrays * BlockArray.bytes_of(largest, np.float64) + 5 * 8.0 * own + solvers
     on_device = device_bytes(case, largest) if case.run.device == "cuda" else {}
     if on_device:  # the host holds a copy of the fields and the pressure, and the coarse levels
-        memory = (fields + 1) * BlockArray.bytes_of(largest, np.float64) + on_device.get("halo buffers", 0.0)
+        memory = (fields + 1.0) * BlockArray.bytes_of(largest, np.float64) + on_device.get(
+            "halo buffers", 0.0
+        )
     refusals = []
     if case.model.solver == "direct" and cells > DIRECT_CELLS:
         refusals.append(
             f'model.solver = "direct" is for at most {DIRECT_CELLS} cells, but the grid has {cells}. Use "multigrid".'
+        )
+    if on_device and (
+        cells <= COARSEST_CELLS or any(n // p < DEVICE_LAYERS for n, p in zip(shape, grid) if p > 1)
+    ):
+        refusals.append(
+            f'run.device = "cuda" needs more than {COARSEST_CELLS} cells, and blocks of at least {DEVICE_LAYERS} cells '
+            f"in directions that are divided, but grid.shape = {list(shape)} is divided by {list(grid)}. Use more cells, "
+            f'fewer ranks or "cpu".'
         )
     outputs = case.outputs()
     faces = messages = 0.0

@@ -351,7 +351,9 @@ class WindCase(AnyCase):
                 "model.diffusion", f'"explicit" {reason.replace("for it", "for implicit diffusion")}'
             )
         if self.turbine:
-            yield Problem("turbine", f"left out {reason}")
+            yield Problem(
+                "run.device", '"cpu" with [[turbine]], because there are no GPU kernels for turbines'
+            )
         if self.driving.kind == "hub-height":
             yield Problem("driving.kind", f'another one than "hub-height" {reason}')
         for name in SIDES:

@@ -35,12 +35,14 @@ from ridgeline.blocks.rows_cuda import (
     add_to_rows,
     copy_rows,
     device_field,
+    download,
     fill_flat,
     flat_launch,
     layout_of,
     mirror_at,
     rows_launch,
     scale_flat,
+    upload,
 )
 from ridgeline.jit.cuda_device import make_stream
 from ridgeline.parallel.allreduce import allreduce_max, allreduce_sums, raise_on_all_ranks
@@ -126,7 +128,8 @@ class DeviceCellGrid(CellGrid):
         reaction = device_field(self.block, self.dtype)
         host = BlockArray.allocate(self.block, self.dtype)
         host.ghosted[...] = self.reaction.ghosted
-        reaction.flat.copy_to_device(host.flat)
+        upload(host, reaction, self._stream)
+        self._stream.synchronize()
         self._fields = (reaction.flat, *(cuda.to_device(face.flat) for face in self.faces))
         self._face_layout = layout_of(self.faces[0])
 
@@ -149,7 +152,7 @@ class DeviceCellGrid(CellGrid):
         stream, layout, ghost = self._stream, layout_of(self.x), self.ghost
         if prolongs:
             if not self._on_device:
-                self._coarse_x.flat.copy_to_device(self.correction.flat, stream=stream)
+                upload(self.correction, self._coarse_x, stream)
             first, shape = self._box(self.steps)
             grid, threads = rows_launch(shape)
             one: Any = self.dtype.type(1)
@@ -178,8 +181,7 @@ class DeviceCellGrid(CellGrid):
                 self._device_shares, self._longest, self._coarse_b.flat, layout_of(self._coarse_b), shape,
             )  # fmt: skip
             if not self._on_device:
-                self._coarse_b.flat.copy_to_host(self.restricted.flat, stream=stream)
-                stream.synchronize()
+                download(self._coarse_b, self.restricted, stream)
 
     def residual(self, out: Any = None) -> float:
         """Return max |b - A x| of this rank's cells, and set the device field `out` = b - A x if it is given."""

@@ -33,11 +33,13 @@ from ridgeline.blocks.multigrid.nodes import NodalMultigrid
 from ridgeline.blocks.rows_cuda import (
     RowReductions,
     device_field,
+    download,
     fill_layer,
     fill_layer_launch,
     layer_inside,
     layout_of,
     rows_launch,
+    upload,
 )
 from ridgeline.jit.cuda_device import make_stream
 from ridgeline.parallel.allreduce import raise_on_all_ranks
@@ -106,7 +108,7 @@ class DeviceNodalLevel(NodalLevel):
         return self._reductions.largest(self.b)
 
     def keep_first_field(self) -> None:
-        self.fields[0].flat.copy_to_device(self.fields[1].flat, stream=self._stream)
+        upload(self.fields[1], self.fields[0], self._stream)
 
     def first_step(self, zero_guess: bool, restricted: BlockArray) -> float:
         self._wants_largest = not zero_guess
@@ -154,14 +156,13 @@ class DeviceNodalLevel(NodalLevel):
             target.flat, layout_of(target), shape,
         )  # fmt: skip
         if target is not restricted:
-            target.flat.copy_to_host(restricted.flat, stream=self._stream)
-            self._stream.synchronize()
+            download(target, restricted, self._stream)
 
     def _correct_and_smooth(self, correction: BlockArray) -> None:
         source, target = self.fields[self.current], self.fields[1 - self.current]
         coarse = self._on_device(correction)
         if coarse is not correction:
-            coarse.flat.copy_to_device(correction.flat, stream=self._stream)
+            upload(correction, coarse, self._stream)
         first, shape = corner_and_shape(self._corrected_box)
         grid, threads = rows_launch(shape)
         interpolate_nodes[grid, threads, self._stream](
@@ -264,12 +265,11 @@ class DeviceNodalMultigrid(NodalMultigrid):
         """Set z to one cycle from zero for r, arrays of owned nodes on the host. Collective."""
         host = BlockArray.allocate(self.block, self.dtype)
         host.owned[...] = r
-        self.b.flat.copy_to_device(host.flat)
+        upload(host, self.b, self.stream)
         self._parts[0].b_is_ready()
         self._visit(0)
         self._give(None)
-        self.stream.synchronize()
-        self.x.flat.copy_to_host(host.flat)
+        download(self.x, host, self.stream)
         z[...] = host.owned
 
     def _take(self, b: BlockArray | None, x: BlockArray | None) -> None:

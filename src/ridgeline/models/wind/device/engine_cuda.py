@@ -23,6 +23,7 @@ from ridgeline.blocks.projection_cuda import clear
 from ridgeline.blocks.rows_cuda import (
     RowReductions,
     device_field,
+    download,
     fill_layer,
     fill_layer_launch,
     flat_launch,
@@ -33,6 +34,7 @@ from ridgeline.blocks.rows_cuda import (
     rows_launch,
     scale_flat,
     side_of,
+    upload,
 )
 from ridgeline.jit.cuda_device import make_stream
 from ridgeline.models.contract import Context
@@ -129,8 +131,7 @@ class CudaEngine(CpuEngine):
         """The host's copy of the present fields; what is written there counts after `start` or `commit`."""
         if not self._host_is_present:
             for host, field in zip(self._host, self._sets[self._now], strict=True):
-                field.flat.copy_to_host(host.flat, stream=self.stream)
-            self.stream.synchronize()
+                download(field, host, self.stream)
             self._host_is_present = True
         return tuple(self._host)
 
@@ -138,8 +139,7 @@ class CudaEngine(CpuEngine):
     def pressure(self) -> BlockArray:
         """The host's copy of the present pressure."""
         if not self._pressure_is_present:
-            self._pressure.flat.copy_to_host(self._host_pressure.flat, stream=self.stream)
-            self.stream.synchronize()
+            download(self._pressure, self._host_pressure, self.stream)
             self._pressure_is_present = True
         return self._host_pressure
 
@@ -148,8 +148,7 @@ class CudaEngine(CpuEngine):
         """Copies of the face velocities of the last step."""
         copies = [host_field(face) for face in self._faces]
         for copy, face in zip(copies, self._faces, strict=True):
-            face.flat.copy_to_host(copy.flat, stream=self.stream)
-        self.stream.synchronize()
+            download(face, copy, self.stream)
         return tuple(copies)
 
     @property
@@ -158,9 +157,8 @@ class CudaEngine(CpuEngine):
         for field in super().eddies:
             copy = None if field is None else host_field(field)
             if copy is not None and field is not None:
-                field.flat.copy_to_host(copy.flat, stream=self.stream)
+                download(field, copy, self.stream)
             found.append(copy)
-        self.stream.synchronize()
         return found[0], found[1]
 
     def fill(self, *arguments: Any, **named: Any) -> None:
@@ -169,12 +167,13 @@ class CudaEngine(CpuEngine):
 
     def _upload(self) -> None:
         for host, field in zip(self._host, self._sets[self._now], strict=True):
-            field.flat.copy_to_device(host.flat, stream=self.stream)
+            upload(host, field, self.stream)
+        self.stream.synchronize()  # before the host's copy is written again
         self._host_is_present = True
 
     def commit(self) -> None:
         self._upload()
-        self._pressure.flat.copy_to_device(self._host_pressure.flat, stream=self.stream)
+        upload(self._host_pressure, self._pressure, self.stream)
         super().commit()
         self._pressure_is_present = False
 
