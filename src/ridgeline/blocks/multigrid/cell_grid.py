@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 import numpy as np
 from mpi4py import MPI
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from ridgeline.blocks.block import Block, BlockArray
 from ridgeline.blocks.halo import HaloExchange
@@ -17,9 +18,18 @@ from ridgeline.blocks.multigrid.axis_tables import (
     local_interpolation,
     local_restriction,
 )
-from ridgeline.blocks.multigrid.cell_kernels import cell_residual, smooth_lines, smooth_points
+from ridgeline.blocks.multigrid.cell_kernels import (
+    Prolongation,
+    Restriction,
+    Smoothing,
+    cell_residual,
+    smooth_lines,
+    smooth_points,
+)
+from ridgeline.blocks.multigrid.cell_rows import CellEquation
 from ridgeline.blocks.multigrid.levels import GridLevel
 from ridgeline.parallel.partition import Triple
+from ridgeline.runtime.aligned import CACHE_LINE, aligned_zeros
 
 Array = NDArray[Any]
 
@@ -27,7 +37,15 @@ Array = NDArray[Any]
 def contiguous_field(block: Block, dtype: np.dtype[Any]) -> BlockArray:
     """Return a field of zeros whose memory has no gaps, so that kernels see it as one array [z, y, x] with ghosts."""
     nz, ny, nx = (n + 2 * block.ghost for n in block.shape_local)
-    return BlockArray(block, np.zeros(nz * ny * nx, dtype), block.ghost * (ny * nx + nx + 1), nx, ny * nx)
+    memory = zeros_around((nz, ny, nx), dtype, block.ghost).reshape(-1)
+    return BlockArray(block, memory, block.ghost * (ny * nx + nx + 1), nx, ny * nx)
+
+
+def zeros_around(shape: tuple[int, ...], dtype: DTypeLike, ghost: int) -> Array:
+    """Return zeros whose number `ghost` begins a cache line, as then all owned cells of rows of full lines do."""
+    line = CACHE_LINE // np.dtype(dtype).itemsize
+    size, skipped = prod(shape), -ghost % line
+    return aligned_zeros(size + skipped, dtype)[skipped:].reshape(shape)
 
 
 def whole(field: BlockArray) -> Array:
@@ -107,7 +125,7 @@ class CellGrid:
         self.x, self.b = (contiguous_field(block, dtype) for _ in range(2))
         self.fill = GhostFill(comm, [(self.x,), (self.b,)])
         nz, ny, nx = whole(self.x).shape
-        self._ring = np.zeros((self.steps - 1, 4, *((nz, nx) if lines else (ny, nx))), dtype)
+        self._ring = zeros_around((self.steps - 1, 4, *((nz, nx) if lines else (ny, nx))), dtype, self.ghost)
         self._has_neighbour = np.array(
             [
                 [
@@ -118,6 +136,11 @@ class CellGrid:
             ],
             np.int64,
         )
+        # Rows that are whole rings need no ghosts along x but the two next to their ends, which are copies.
+        self._wraps = int(block.periodic[2] and block.process_grid[2] == 1)
+        self._computed_beyond = self._has_neighbour.copy()
+        if self._wraps:
+            self._computed_beyond[2] = 0
         self._nothing = np.zeros((1, 1, 1), dtype)
         self.variable = False
         self.alpha = dtype.type(0)
@@ -154,24 +177,45 @@ class CellGrid:
 
     # ---- passes ----
 
-    def _equation(self) -> tuple[Any, ...]:
+    def equation(self) -> CellEquation:
         """Return the arguments of kernels that are the equation."""
         if not self.variable:
-            return (0, self.alpha, *[self._nothing] * 4, self.factors)
+            nothing = self._nothing
+            return CellEquation(
+                0, self._is_uniform(), self.alpha, nothing, nothing, nothing, nothing, self.factors
+            )
         assert self.reaction is not None
         assert self.faces is not None
-        fz, fy, fx = (whole(face) for face in self.faces)
-        return (1, self.alpha, whole(self.reaction), fz, fy, fx, self.factors)
+        fz, fy, fx = map(whole, self.faces)
+        return CellEquation(1, self._is_uniform(), self.alpha, whole(self.reaction), fz, fy, fx, self.factors)
+
+    def _is_uniform(self) -> int:
+        """Return whether rows are whole rings of cells of one width."""
+        ghost, n = self.ghost, self.block.shape_local[2]
+        along = self.factors[2, :2, ghost : ghost + n]
+        return int(self._wraps and bool((along == along[0, 0]).all()))
 
     def smooth(self, from_zero: bool, restricts: bool, prolongs: bool) -> None:
         """Smooth x once, after adding the correction or before restricting the residual."""
         kernel = smooth_lines if self.lines else smooth_points
         layers = self.steps if restricts else 0
         kernel(
-            *(whole(self.x), whole(self.b), int(from_zero), *self._equation(), self.taus, self._ring),
-            *(self.ghost, self._has_neighbour, layers),
-            *(int(prolongs), whole(self.correction), self._near, self._other, self._weight, self.steps),
-            *(int(restricts), whole(self.restricted), self._places, self._shares, self._ranges, self._pairs),
+            *(whole(self.x), whole(self.b), int(from_zero), self.equation()),
+            Smoothing(self.taus, self._ring, self.ghost, layers, self._computed_beyond, self._wraps),
+            Prolongation(
+                *(int(prolongs), whole(self.correction), self._near, self._other, self._weight, self.steps),
+                *(int(self._ranges[2, 0]), self._pairs),
+            ),
+            Restriction(
+                *(
+                    int(restricts),
+                    whole(self.restricted),
+                    self._places,
+                    self._shares,
+                    self._ranges,
+                    self._pairs,
+                )
+            ),
         )
 
     def residual(self, out: Array | None = None) -> float:
@@ -179,7 +223,7 @@ class CellGrid:
         largest = np.zeros(1, self.dtype)
         keeps = out is not None
         cell_residual(
-            *(whole(self.x), whole(self.b), *self._equation(), self.ghost),
+            *(whole(self.x), whole(self.b), self.equation(), self.ghost),
             *(int(keeps), out if keeps else self._nothing, largest),
         )
         return float(largest[0])
