@@ -107,8 +107,8 @@ class Estimate:
     memory_between_steps : float
         Further bytes while outputs, diagnostics or checkpoints are made.
     seconds_beside : float
-        Seconds of a step that do not follow from its memory traffic: arithmetic in caches and calls of kernels, on the
-        core that the model's estimate names.
+        Seconds of a step that do not follow from its memory traffic: arithmetic in caches and calls of kernels, on
+        the core that the model's estimate names.
     remarks : tuple of str
         What else `ridgeline check` says, a sentence each.
     refusals : tuple of str

@@ -13,7 +13,6 @@ multigrid solvers.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -116,11 +115,11 @@ def helmholtz_solver(problem: WindProblem, number: int, factor: float) -> Tensor
     return TensorSolver(stiffness, [np.eye(n) for n in problem.shape], [np.arange(n) for n in problem.shape])
 
 
-def solve_varying(problem: WindProblem, fixed: Sequence[tuple[bool, bool]], beta: Array, b: Array) -> Array:
+def solve_varying(problem: WindProblem, number: int, beta: Array, b: Array) -> Array:
     """Return the solution of x - div(beta grad x) = b by a sparse factorisation, for the oracle on small grids.
 
-    fixed: along each axis, whether x = 0 at the lower and the upper side; otherwise it has no gradient there.
-    beta: at cells, with ghosts beyond sides; means of two cells count at the faces between them.
+    x = 0 at sides where the field of that number has a value, and no gradient at others. beta: at cells, with ghosts
+    beyond sides; means of two cells count at the faces between them.
     """
     numbers = np.arange(b.size).reshape(b.shape)
     ghost = (beta.shape[0] - b.shape[0]) // 2
@@ -132,16 +131,17 @@ def solve_varying(problem: WindProblem, fixed: Sequence[tuple[bool, bool]], beta
         columns.append(column.ravel())
         values.append(value.ravel())
 
-    for axis, (h, ends) in enumerate(zip(problem.widths, fixed, strict=True)):
-        for last, is_fixed in enumerate(ends):
+    for axis, h in enumerate(problem.widths):
+        for last in (False, True):
+            side = problem.at(axis, last)
             shift = -1 if last else 1  # brings the next cell, or the one before, to each place
             other, around = np.roll(numbers, shift, axis), np.roll(cells, shift, axis)
             face = 0.5 * (cells + around) / h**2
-            if not problem.periodic[axis]:
+            if side is not None:
                 edge = tuple(
                     (slice(-1, None) if last else slice(0, 1)) if d == axis else slice(None) for d in range(3)
                 )
-                face[edge] = 2.0 * cells[edge] / h**2 if is_fixed else 0.0
+                face[edge] = 2.0 * cells[edge] / h**2 if side.fields[number].fixed else 0.0
                 add(
                     numbers[edge], numbers[edge], face[edge].copy()
                 )  # half a cell lies between the centre and the side

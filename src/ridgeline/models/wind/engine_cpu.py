@@ -350,7 +350,7 @@ class CpuEngine:
 
     def _advance_godunov(self, dt: float) -> None:
         now, other, end = self._now, 1 - self._now, self.time + dt
-        fields, new = self._sets[now], self._sets[other]
+        new = self._sets[other]
         self._set_tendencies(now, self._tendencies)
         if self._sides_vary:  # the states at faces are those in the middle of the step
             self._side_time = self.time + 0.5 * dt
@@ -374,7 +374,7 @@ class CpuEngine:
         self._now = other
 
     def _add_eddy_diffusion_of(self, other: int, time: float) -> None:
-        """Add the eddy diffusion of the predicted fields, with the viscosities of the step's begin, to the tendencies.
+        """Add the eddy diffusion of the predicted fields with the viscosities of the present ones to the tendencies.
 
         Heun's corrector then holds the change of the viscosities alone: Crank-Nicolson's scheme has the rest.
         """

@@ -44,7 +44,7 @@ RATIOS, SMOOTHINGS = (1.0, 2.0, 4.0, 10.0), (2.0, 3.0, 5.0, 6.0)
 # What does not follow from memory traffic, measured on one core of a Xeon of 2.8 GHz: operations a second of kernels
 # whose tiles are in its cache, and seconds of Python and calls of a step, a field of a step, a solve, and of each
 # level that a cycle visits.
-CORE_FLOPS = 5e9
+CORE_FLOPS = 7e9
 STEP_SECONDS, FIELD_SECONDS, SOLVE_SECONDS, LEVEL_SECONDS = 8e-4, 2e-4, 4e-4, 1.2e-4
 
 

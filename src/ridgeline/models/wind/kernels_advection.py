@@ -70,7 +70,7 @@ def trace_tile(axis, q, along, beside, layout, tile, widen, ratio, reconstructio
     """Trace the states at both faces across an axis, in the cells of a tile and some of those around it.
 
     along : the velocities at the lower faces of cells, or in the cells
-    beside : between a cell's velocity at its lower and at its upper face: the pitch of the axis for faces, 0 for cells
+    beside : between the velocities at a cell's lower and upper face: the pitch of the axis for faces, 0 for cells
     widen : for z and y, whether the layers around the tile are traced as well
     """
     origin, row, plane = layout

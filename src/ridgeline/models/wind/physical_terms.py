@@ -178,7 +178,7 @@ class PhysicalTerms:
         add_damping(q.flat, *self._extent, target, rate, out.flat)
 
     def eddy_coefficient(self, number: int) -> tuple[float, BlockArray] | None:
-        """Return the factor and the field whose product is the eddy diffusivity of a field, None without a closure."""
+        """Return the factor and the field whose product is a field's eddy diffusivity, None without a closure."""
         if self.viscosity is None or self.diffusivity is None:
             return None
         is_energy = number >= 3 and self._names[number - 3] == ENERGY

@@ -478,14 +478,7 @@ class ReferenceSolver:
             kappa = self.problem.diffusivity(n)
             if eddies is not None and self.physics is not None:
                 varying = kappa + self.physics.coefficient(n, eddies)
-                fixed = [
-                    tuple(
-                        bool(side and side.fields[n].fixed)
-                        for side in (self.problem.at(d, e) for e in (False, True))
-                    )
-                    for d in range(3)
-                ]
-                new[n] = q + solve_varying(self.problem, fixed, 0.5 * dt * varying, new[n] - q)
+                new[n] = q + solve_varying(self.problem, n, 0.5 * dt * varying, new[n] - q)
             elif kappa:
                 # (1 - dt/2 L) (new - q) = dt rates; L of the difference has homogeneous sides.
                 new[n] = q + self._solve_helmholtz(n, 0.5 * dt * kappa, new[n] - q)

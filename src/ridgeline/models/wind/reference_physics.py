@@ -1,4 +1,4 @@
-"""The physics beside the equations of a `WindProblem`, in plain NumPy on the whole grid: the oracle of `physical_terms`.
+"""The physics beside the equations of a `WindProblem` in plain NumPy, the oracle of `physical_terms`.
 
 It puts the references of the parts together, each of which is in the file of its part.
 """
