@@ -40,5 +40,5 @@ def test_a_step(comm) -> None:
     for found, expected in zip(device.fields, host.fields):
         scale = float(allreduce_max(comm, abs(expected.owned).max()))
         np.testing.assert_allclose(found.owned, expected.owned, rtol=0, atol=1e-11 * scale)
-    assert device.messages == host.messages
-    assert device.bytes_exchanged == host.bytes_exchanged
+    assert 0 < device.messages < host.messages  # edges around axes that are not cut need none
+    assert 0 < device.bytes_exchanged < host.bytes_exchanged

@@ -31,11 +31,11 @@ from ridgeline.blocks.halo import HaloExchange
 from ridgeline.jit.kernel import compile_kernels, specialise
 from ridgeline.models.contract import Context, SolveCount
 from ridgeline.models.wind import kernels, kernels_advection, kernels_diffusion
+from ridgeline.models.wind.host_passes import HostPasses, layout_of
 from ridgeline.models.wind.kernels import INSIDE, SIDE_VALUE
 from ridgeline.models.wind.problem import GHOST, WindProblem, evaluate_side, normal_field
-from ridgeline.models.wind.projections import FlowProjections, layer_block, touched_sides
+from ridgeline.models.wind.projections import layer_block, touched_sides
 from ridgeline.parallel.allreduce import allreduce_max
-from ridgeline.parallel.partition import Triple
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -64,12 +64,7 @@ KERNELS = (
 )
 
 
-def layout_of(field: BlockArray) -> Triple:
-    """Return where a field's cells lie, as kernels take it."""
-    return field.origin, field.row_pitch, field.plane_pitch
-
-
-class CpuEngine:
+class CpuEngine(HostPasses):
     """Fields and steps of one block.
 
     Parameters
@@ -134,81 +129,6 @@ class CpuEngine:
         self._rates = () if self.problem.godunov else some(n)
         self._faces = some(3)
         self._pressure = self._new_field(self._projections.nodes)
-
-    # What follows up to the next rule is of host memory: an engine on another device has its own.
-
-    def _make_projections(self, tolerance: float, direct: bool) -> FlowProjections:
-        return FlowProjections(self.problem, self._comm, self.block, tolerance, direct)
-
-    def _new_field(self, block: Block) -> BlockArray:
-        return BlockArray.allocate(block, np.float64)
-
-    def _make_halo(self, cartesian: MPI.Cartcomm, *sets: tuple[BlockArray, ...]) -> HaloExchange:
-        return HaloExchange.of_fields(cartesian, sets, corners=True, method="pack", n_threads=self._threads)
-
-    def _scale(self, field: BlockArray, factor: float, out: BlockArray) -> None:
-        np.multiply(field.flat, factor, out=out.flat)
-
-    def _clear(self, field: BlockArray) -> None:
-        field.flat[:] = 0.0
-
-    def _add_difference(self, q: BlockArray, factor: float, new: BlockArray, old: BlockArray) -> None:
-        kernels.add_difference(q.flat, factor, new.flat, old.flat, *self._extent)
-
-    def _combine(
-        self,
-        base: BlockArray,
-        first_factor: float,
-        first: BlockArray,
-        second_factor: float,
-        second: BlockArray,
-        out: BlockArray,
-    ) -> None:
-        rates = first_factor, first.flat, second_factor, second.flat
-        kernels.combine(base.flat, *rates, out.flat, *self._extent)
-
-    def _set_momentum(self, fields: tuple[BlockArray, ...], viscosity: float, out: Any) -> None:
-        """Set the tendencies of the velocity, whose ghosts are filled."""
-        u, v, w = fields[:3]
-        heat = fields[3] if self.problem.scalars else w
-        p = self._pressure
-        numbers = np.array([*(viscosity * r * r for r in self._per_width), *self._per_width])
-        kernels_diffusion.set_momentum(
-            u.flat, v.flat, w.flat, heat.flat, p.flat, layout_of(u), layout_of(p), self.block.shape_local,
-            numbers, self._forces, self._theta_profile, flats(out[:3]),
-        )  # fmt: skip
-
-    def _predict_faces(self, fields: tuple[BlockArray, ...], numbers: Any) -> None:
-        kernels_advection.predict_faces(
-            flats(fields[:3]), flats(self._tendencies[:3]), *self._extent, self._codes[:3].copy(), numbers,
-            self.problem.reconstruction, self._tiles, self._work, flats(self._faces),
-        )  # fmt: skip
-
-    def _advect_field(
-        self, number: int, q: BlockArray, force: BlockArray, numbers: Any, target: BlockArray
-    ) -> None:
-        kernels_advection.advect(
-            q.flat, force.flat, flats(self._faces), *self._extent, self._codes[number].copy(), numbers,
-            self.problem.reconstruction, self._tiles, self._work, target.flat,
-        )  # fmt: skip
-
-    def _largest_speeds(self) -> Any:
-        """Return the largest |u_i| and the largest |u_i| / width of this block."""
-        u, v, w = self.fields[:3]
-        largest = np.zeros((self._threads, 2))
-        kernels.find_speeds(
-            u.flat,
-            v.flat,
-            w.flat,
-            layout_of(u),
-            self.block.shape_local,
-            self._per_width,
-            self._threads,
-            largest,
-        )
-        return largest.max(0)
-
-    # ---- exchanges ----
 
     def _plan(self, cartesian: MPI.Cartcomm) -> None:
         halo = partial(self._make_halo, cartesian)
@@ -455,12 +375,6 @@ class CpuEngine:
                     if field is not None:
                         self._extend(field, range(3))
 
-    def _set_diffusion(self, number: int, which: int, out: BlockArray) -> None:
-        """Set the diffusion of one field of a set, whose ghosts are filled."""
-        kappa = self.problem.diffusivity(number)
-        coefficients = tuple(kappa * r * r for r in self._per_width)
-        kernels_diffusion.set_diffusion(self._sets[which][number].flat, *self._extent, coefficients, out.flat)
-
     def _advect(
         self, which: int, out: tuple[BlockArray, ...], dt: float, factors: tuple[float, float]
     ) -> None:
@@ -618,11 +532,6 @@ def inside_axis(axis: int, n: int) -> tuple[slice, ...]:
 def inside_others(axis: int) -> tuple[slice, ...]:
     """Return the place of what is owned along the axes other than this one."""
     return tuple(slice(None) if d == axis else slice(GHOST, -GHOST) for d in range(3))
-
-
-def flats(fields: tuple[BlockArray, ...]) -> Any:
-    """Return the memory of some fields."""
-    return tuple(field.flat for field in fields)
 
 
 def plane(values: NDArray[Any], axis: int, index: int) -> NDArray[Any]:

@@ -14,8 +14,7 @@ import numpy as np
 
 from ridgeline.blocks.block import Block, BlockArray, check_process_grid, choose_process_grid
 from ridgeline.blocks.halo import HaloPlan
-from ridgeline.blocks.multigrid.levels import COARSEST_CELLS
-from ridgeline.blocks.multigrid.levels import plan_levels
+from ridgeline.blocks.multigrid.levels import COARSEST_CELLS, plan_levels
 from ridgeline.models.contract import Estimate, Work
 from ridgeline.models.wind.problem import GHOST
 from ridgeline.models.wind.settings import WindCase
@@ -194,9 +193,9 @@ def estimate(case: WindCase, n_ranks: int) -> Estimate:
         cells <= COARSEST_CELLS or any(n // p < DEVICE_LAYERS for n, p in zip(shape, grid) if p > 1)
     ):
         refusals.append(
-            f'run.device = "cuda" needs more than {COARSEST_CELLS} cells, and blocks of at least {DEVICE_LAYERS} cells '
-            f"in directions that are divided, but grid.shape = {list(shape)} is divided by {list(grid)}. Use more cells, "
-            f'fewer ranks or "cpu".'
+            f'run.device = "cuda" needs more than {COARSEST_CELLS} cells, and at least {DEVICE_LAYERS} for each block in '
+            f"a direction that is divided, but {list(shape)} cells are divided by {list(grid)}. Use more cells, fewer "
+            f'ranks or run.device = "cpu".'
         )
     outputs = case.outputs()
     faces = messages = 0.0
