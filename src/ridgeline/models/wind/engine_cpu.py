@@ -200,7 +200,7 @@ class CpuEngine(HostPasses):
         """Return the bytes of fields held, without those of the linear solvers."""
         arrays = [*self._sets[0], *self._sets[1], *self._tendencies, *self._later, *self._rates, *self._faces]
         arrays += [self._pressure]
-        return sum(each.flat.nbytes for each in arrays) + self._work.nbytes
+        return sum(int(each.flat.nbytes) for each in arrays) + int(self._work.nbytes)
 
     @property
     def eddies(self) -> tuple[BlockArray | None, BlockArray | None]:

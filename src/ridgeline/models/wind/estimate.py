@@ -120,7 +120,7 @@ def whole_block(case: WindCase) -> Block:
 def flow_counts(case: WindCase) -> tuple[float, float]:
     """Return values of memory and flops a cell and step, without the solves."""
     fields, stages = 3 + len(case.transported()), 1 if case.model.advection == "godunov" else 2
-    flops = FACE_FLOPS + ADVECTION_FLOPS * fields + TENDENCY_FLOPS + SCALAR_FLOPS * (fields - 3)
+    flops: float = FACE_FLOPS + ADVECTION_FLOPS * fields + TENDENCY_FLOPS + SCALAR_FLOPS * (fields - 3)
     values = COMMON_VALUES + FIELD_VALUES * fields
     if case.subgrid.kind != "none":
         flops += 2 * (CLOSURE_FLOPS + EDDY_FLOPS * fields) / stages
@@ -193,9 +193,9 @@ def estimate(case: WindCase, n_ranks: int) -> Estimate:
         cells <= COARSEST_CELLS or any(n // p < DEVICE_LAYERS for n, p in zip(shape, grid) if p > 1)
     ):
         refusals.append(
-            f'run.device = "cuda" needs more than {COARSEST_CELLS} cells, and at least {DEVICE_LAYERS} for each block in '
-            f"a direction that is divided, but {list(shape)} cells are divided by {list(grid)}. Use more cells, fewer "
-            f'ranks or run.device = "cpu".'
+            f'run.device = "cuda" needs more than {COARSEST_CELLS} cells, and blocks of at least {DEVICE_LAYERS} '
+            f"cells in directions that are divided, but {list(shape)} cells are divided by {list(grid)}. Use more "
+            f'cells, fewer ranks or run.device = "cpu".'
         )
     outputs = case.outputs()
     faces = messages = 0.0
