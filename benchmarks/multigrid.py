@@ -31,6 +31,16 @@ def rows_of(n_ranks: int, job: dict[str, Any]) -> Iterator[Row]:
             f"factor {case['factor']:.3f}, {case['messages']} messages",
         )
         yield Row(f"V-cycle, {case['name']}, share of triad: {where}", rate / job["triad"])
+        finest, coarse = case["phases"][0], case["phases"][1:]
+        for name, seconds in zip(("down", "up", "exchange", "check"), finest):
+            note = "best of the rounds, of the slowest rank"
+            yield Row(f"{case['name']}, finest level, {name}: {where}", seconds * 1e3, unit="ms", note=note)
+        yield Row(
+            f"{case['name']}, coarser levels: {where}",
+            sum(map(sum, coarse)) * 1e3,
+            unit="ms",
+            note="by level: " + ", ".join(f"{sum(level) * 1e3:.2f}" for level in coarse),
+        )
 
 
 def main() -> int:

@@ -52,17 +52,29 @@ class Case:
         self.multigrid.solve(self.b, self.x, 0.0, cycles)
         return float(self.comm.allreduce(time.perf_counter() - start, MPI.MAX))
 
+    def phases(self, cycles: int) -> list[list[float]]:
+        """Return the seconds of a cycle by level and phase, of the slowest rank for each."""
+        self.multigrid.seconds[:] = 0
+        self.seconds(cycles)
+        seconds = self.multigrid.seconds / cycles
+        self.comm.Allreduce(MPI.IN_PLACE, seconds, MPI.MAX)
+        return [[float(each) for each in level] for level in seconds]
+
 
 def main(settings: dict[str, Any]) -> None:
     """Time all cases in turn; a cycle is the difference of a solve with five cycles and one with one."""
     comm = MPI.COMM_WORLD
     cases = [Case(comm, name, settings["size"]) for name in ("constant", "varying coefficients", "lines")]
     samples: dict[str, list[float]] = {case.name: [] for case in cases}
+    phases: dict[str, list[list[float]]] = {}
     limits = measure_stream(comm, 1, repeats=3)
     for turn in range(settings["rounds"]):
         for case in cases if turn % 2 == 0 else reversed(cases):
             one, five = case.seconds(1), case.seconds(5)
             samples[case.name].append((five - one) / 4)
+            now = case.phases(4)
+            known = phases.setdefault(case.name, now)
+            phases[case.name] = [[min(*pair) for pair in zip(*levels)] for levels in zip(known, now)]
     report = []
     for case in cases:
         before = case.multigrid.messages
@@ -78,6 +90,8 @@ def main(settings: dict[str, Any]) -> None:
                 "factor": case.factor,
                 "passes": case.multigrid.passes_per_cycle,
                 "messages": messages,
+                "phases": phases[case.name],
+                "levels": [level.cells for level in case.multigrid.levels],
             }
         )
     if comm.rank == 0:

@@ -6,6 +6,8 @@ arrays. Nothing of the solver is used but the plan of the levels and the factors
 
 import numpy as np
 
+JUMP = 8.0  # faces next to each other whose beta differs by more are not averaged
+
 
 def along(values: np.ndarray, axis: int) -> np.ndarray:
     """Shape the values of an axis so that they multiply arrays [z, y, x]."""
@@ -86,10 +88,29 @@ class ReferenceMultigrid:
             fine = self.levels[-1]
             reaction = self.means(fine, coarse, fine.reaction, (0, 1, 2))
             faces = [
-                self.means(fine, coarse, np.take(face, coarse.aggregates[axis], axis), {0, 1, 2} - {axis})
+                self.means(fine, coarse, self.across(face, coarse, axis, sides[axis]), {0, 1, 2} - {axis})
                 for axis, face in enumerate(fine.faces)
             ]
             self.levels.append(ReferenceLevel(coarse.widths, sides, reaction, faces))
+
+    @staticmethod
+    def across(face: np.ndarray, coarse, axis: int, pair) -> np.ndarray:
+        """Average beta harmonically from centre to centre of coarser cells, one face after the other."""
+        face = np.moveaxis(face, axis, 0)
+        starts, result = coarse.aggregates[axis], []
+        n = len(starts) - 1
+        for place in range(n + 1):
+            here, way = face[starts[place]], []
+            for cell in (place - 1, place):
+                if pair == "periodic":
+                    cell %= n
+                if 0 <= cell < n and starts[cell + 1] - starts[cell] == 2:
+                    way.append((0.5, face[starts[cell] + 1]))
+            way.append((1.0 if pair == "periodic" or 0 < place < n else 0.5, here))
+            values = np.array([beta for _, beta in way])
+            mean = sum(length for length, _ in way) / sum(length / beta for length, beta in way)
+            result.append(np.where(values.max(0) <= JUMP * values.min(0), mean, here))
+        return np.moveaxis(np.array(result), 0, axis)
 
     @staticmethod
     def means(fine: ReferenceLevel, coarse, values: np.ndarray, axes) -> np.ndarray:

@@ -29,10 +29,11 @@ from numpy.typing import DTypeLike, NDArray
 
 from ridgeline.blocks.block import Block, BlockArray
 from ridgeline.blocks.multigrid.axis_tables import AxisSides, Condition
-from ridgeline.blocks.multigrid.cells import CellMultigrid, MultigridResult
+from ridgeline.blocks.multigrid.cells import CellMultigrid
 from ridgeline.blocks.multigrid.levels import axis_widths
 from ridgeline.blocks.multigrid.nodal_levels import layout_of
 from ridgeline.blocks.multigrid.nodes import NodalMultigrid
+from ridgeline.blocks.multigrid.result import MultigridResult
 from ridgeline.blocks.projection_kernels import (
     HALF_LEFT,
     HALF_RIGHT,

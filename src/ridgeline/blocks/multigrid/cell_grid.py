@@ -10,7 +10,7 @@ from mpi4py import MPI
 from numpy.typing import DTypeLike, NDArray
 
 from ridgeline.blocks.block import Block, BlockArray
-from ridgeline.blocks.halo import HaloExchange
+from ridgeline.blocks.halo import HaloExchange, HaloPlan, HostPacker
 from ridgeline.blocks.multigrid.agglomeration import Agglomeration
 from ridgeline.blocks.multigrid.axis_tables import (
     Sides,
@@ -28,10 +28,13 @@ from ridgeline.blocks.multigrid.cell_kernels import (
 )
 from ridgeline.blocks.multigrid.cell_rows import CellEquation
 from ridgeline.blocks.multigrid.levels import GridLevel
+from ridgeline.parallel.communicator import in_turn_per_node
 from ridgeline.parallel.partition import Triple
 from ridgeline.runtime.aligned import CACHE_LINE, aligned_zeros
 
 Array = NDArray[Any]
+
+JUMP = 8.0  # faces next to each other whose beta differs by more are not averaged
 
 
 def contiguous_field(block: Block, dtype: np.dtype[Any]) -> BlockArray:
@@ -58,36 +61,67 @@ class GhostFill:
     """Fill the ghosts of contiguous fields: from other ranks, then around periodic axes that are not cut.
 
     The second part reads any number of times around the axis, so an axis may have fewer cells than ghost layers.
+
+    Parameters
+    ----------
+    comm : the ranks that own the block
+    sets : fields that are filled at a time
+    layers : for each set the layers that `fill` fills; all if None
+    along_x : the same around x, where copies are slow, if x is periodic and not cut
+
+    Attributes
+    ----------
+    messages, bytes_sent : int
+        What this rank sent in the last `fill`.
     """
 
-    def __init__(self, comm: MPI.Comm, sets: list[tuple[BlockArray, ...]]) -> None:
-        self._sets = sets
+    def __init__(
+        self,
+        comm: MPI.Comm,
+        sets: list[tuple[BlockArray, ...]],
+        layers: tuple[int, ...] | None = None,
+        along_x: tuple[int, ...] | None = None,
+    ) -> None:
         block = sets[0][0].block
+        self._sets, self._layers, self.along_x = sets, layers or (block.ghost,) * len(sets), along_x
         self._around = [axis for axis in range(3) if block.periodic[axis] and block.process_grid[axis] == 1]
-        self._exchange = (
-            HaloExchange.of_fields(comm, sets, corners=True, wrap=(False, False, False), method="pack")
-            if block.n_ranks > 1
-            else None
-        )
-        self.messages = 0 if self._exchange is None else self._exchange.messages_sent
-        self.bytes_sent = 0 if self._exchange is None else self._exchange.bytes_sent
+        self._exchanges: list[HaloExchange] = []
+        for fields, thickness in zip(sets, self._layers if block.n_ranks > 1 else ()):
+            plan = HaloPlan(
+                *(block, len(fields), fields[0].flat.itemsize, True, (False, False, False)), layers=thickness
+            )
+            packer = HostPacker(plan, [fields])
+            in_turn_per_node(comm, packer.compile)
+            self._exchanges.append(HaloExchange(comm, packer, "pack"))
+        self.messages = self.bytes_sent = 0
 
     def fill(self, index: int) -> None:
         """Fill the ghosts of a set. Communicates with neighbours."""
-        if self._exchange is not None:
-            self._exchange.exchange(index)
+        if self._exchanges:
+            exchange = self._exchanges[index]
+            exchange.exchange(0)
+            self.messages, self.bytes_sent = exchange.messages_sent, exchange.bytes_sent
+        for axis in self._around:
+            layers = self._layers if axis != 2 or self.along_x is None else self.along_x
+            self._copy_around(index, axis, layers[index])
+
+    def complete(self, index: int) -> None:
+        """Fill the layers along x that `fill` left out. Local."""
+        if 2 in self._around and self.along_x is not None:
+            self._copy_around(index, 2, self._layers[index])
+
+    def _copy_around(self, index: int, axis: int, layers: int) -> None:
         for field in self._sets[index]:
-            ghost, values = field.block.ghost, whole(field)
-            for axis in self._around:
-                n, moved = field.block.shape_local[axis], np.moveaxis(values, axis, 0)
-                for layer in range(ghost):
-                    moved[ghost - 1 - layer] = moved[ghost + (n - 1 - layer) % n]
-                    moved[ghost + n + layer] = moved[ghost + layer % n]
+            ghost, n = field.block.ghost, field.block.shape_local[axis]
+            moved = np.moveaxis(whole(field), axis, 0)
+            for layer in range(layers):
+                moved[ghost - 1 - layer] = moved[ghost + (n - 1 - layer) % n]
+                moved[ghost + n + layer] = moved[ghost + layer % n]
 
     def free(self) -> None:
         """Free what belongs to MPI."""
-        if self._exchange is not None:
-            self._exchange.free()
+        for exchange in self._exchanges:
+            exchange.free()
 
 
 class CellGrid:
@@ -123,7 +157,13 @@ class CellGrid:
         assert nodal is not None
         self.block, self.nodal_block = block, nodal
         self.x, self.b = (contiguous_field(block, dtype) for _ in range(2))
-        self.fill = GhostFill(comm, [(self.x,), (self.b,)])
+        # Rows that are whole rings need no ghosts along x but the two next to their ends, which are copies.
+        self._wraps = int(block.periodic[2] and block.process_grid[2] == 1)
+        # The finer level reads `steps` layers of corrections, and the first step reads b in all layers but one.
+        x_layers = self.ghost if level.aggregates is None else self.steps
+        self.fill = GhostFill(
+            comm, [(self.x,), (self.b,)], (x_layers, self.ghost - 1), (1, 0) if self._wraps else None
+        )
         nz, ny, nx = whole(self.x).shape
         self._ring = zeros_around((self.steps - 1, 4, *((nz, nx) if lines else (ny, nx))), dtype, self.ghost)
         self._has_neighbour = np.array(
@@ -136,8 +176,6 @@ class CellGrid:
             ],
             np.int64,
         )
-        # Rows that are whole rings need no ghosts along x but the two next to their ends, which are copies.
-        self._wraps = int(block.periodic[2] and block.process_grid[2] == 1)
         self._computed_beyond = self._has_neighbour.copy()
         if self._wraps:
             self._computed_beyond[2] = 0
@@ -163,6 +201,8 @@ class CellGrid:
                 self.comm, coarse, self.coords, self.steps, self.dtype, nodes=True
             )
             self.restricted, self.correction = (contiguous_field(natural, self.dtype) for _ in range(2))
+            if coarse_grid is not None:
+                coarse_grid.fill.along_x = None  # the natural blocks may be cut along x, and take all ghosts
         else:
             assert coarse_grid is not None
             self.restricted, self.correction = coarse_grid.b, coarse_grid.x
@@ -281,7 +321,7 @@ class CellGrid:
             target.finish_coefficients()
 
     def _means(self, values: Array, face_axis: int | None) -> Array:
-        """Return means over the aggregates of this rank; along face_axis the values at the lower faces of aggregates.
+        """Return means over the aggregates of this rank; along face_axis the values between their centres.
 
         Values at faces have the shape of the natural block of nodes, and zeros where there is no face.
         """
@@ -289,21 +329,48 @@ class CellGrid:
         assert self.coarse.aggregates is not None
         nodal = self.coarse.natural_block(self.coords, 0, nodes=True)
         assert nodal is not None
+        if face_axis is not None:
+            values = self._across_faces(values, face_axis, nodal.shape_local[face_axis])
         for axis in range(3):
-            shift = self.ghost - self.block.offset_global[axis]
-            starts = self.coarse.aggregates[axis]
-            first, n = self.natural.offset_global[axis], self.natural.shape_local[axis]
-            if axis == face_axis:
-                faces = starts[first : first + nodal.shape_local[axis]] + shift
-                values = np.take(values, faces, axis)
-                continue
-            begin, end = self._ranges[axis]
-            values = _pair_means(values, axis, self._shares[axis, begin:end], begin, n)
+            if axis != face_axis:
+                begin, end = self._ranges[axis]
+                shares = self._shares[axis, begin:end]
+                values = _pair_means(values, axis, shares, begin, self.natural.shape_local[axis])
         if face_axis is None:
             return values
         padded = np.zeros(nodal.shape_local, self.dtype)
         padded[tuple(slice(n) for n in values.shape)] = values
         return padded
+
+    def _across_faces(self, values: Array, axis: int, count: int) -> Array:
+        """Return beta from centre to centre of coarser cells across their faces: the harmonic mean over the way.
+
+        The way crosses the coarser face, and half of the faces inside aggregates of two on both sides. Where these
+        differ by more than JUMP the coarser face alone counts, because beta of a coarser cell that is too small makes
+        corrections too large, and cycles then diverge.
+        """
+        assert self.coarse is not None
+        assert self.coarse.aggregates is not None
+        starts, periodic = self.coarse.aggregates[axis], self.level.periodic[axis]
+        sizes, along = np.diff(starts), [-1 if a == axis else 1 for a in range(3)]
+        faces = self.natural.offset_global[axis] + np.arange(count)
+        places = starts[faces] + self.ghost - self.block.offset_global[axis]
+        here = np.take(values, places, axis)
+        if not self.coarse.coarsened[axis]:
+            return here
+        at_side = ((faces == 0) | (faces == len(sizes))) & (not periodic)
+        length = np.where(at_side, 0.5, 1.0).astype(self.dtype).reshape(along)
+        # Faces that do not exist hold zeros, and their results are not used.
+        with np.errstate(divide="ignore", invalid="ignore"):
+            resistance, low, high = length / here, here, here
+            for shift, cells in ((-1, faces - 1), (1, faces)):
+                inside = (cells >= 0) & (cells < len(sizes)) | periodic
+                has_face = inside & (sizes[cells % len(sizes)] == 2)
+                inner = np.take(values, np.where(has_face, places + shift, places), axis)
+                half = np.where(has_face, 0.5, 0.0).astype(self.dtype).reshape(along)
+                length, resistance = length + half, resistance + half / inner
+                low, high = np.minimum(low, inner), np.maximum(high, inner)
+            return np.where(high <= JUMP * low, length / resistance, here)
 
     def dense_matrix(self) -> Array:
         """Return the equation of a level that one rank owns, each row times the cell's volume, float64 [n, n]."""

@@ -15,7 +15,7 @@ Phys. 188 (2003).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from time import perf_counter
 from typing import Any, Literal
 
 import numpy as np
@@ -29,6 +29,7 @@ from ridgeline.blocks.multigrid.cell_coefficients import Mean, coefficient_error
 from ridgeline.blocks.multigrid.cell_grid import CellGrid, contiguous_field, mirror_beyond_sides, towards
 from ridgeline.blocks.multigrid.cell_kernels import cell_residual, multiply_dense, smooth_lines, smooth_points
 from ridgeline.blocks.multigrid.levels import CELLS_PER_RANK, plan_levels
+from ridgeline.blocks.multigrid.result import MultigridResult
 from ridgeline.blocks.multigrid.smoothing import (
     LINE_EIGENVALUES,
     POINT_EIGENVALUES,
@@ -44,40 +45,7 @@ from ridgeline.runtime.regions import Regions
 Array = NDArray[Any]
 
 PASSES_PER_CYCLE = 2  # over the finest level's data: down and up
-
-
-@dataclass(frozen=True)
-class MultigridResult:
-    """How a solve by multigrid ended. Residuals are max |b - A x|.
-
-    Attributes
-    ----------
-    converged : bool
-        Whether the residual is at most the tolerance times max |b|, or at most the absolute one. False if
-        max_cycles were done, or if a number became NaN or infinite.
-    cycles : int
-        V-cycles done.
-    residual, initial_residual : float
-        At the end and at the start.
-    factor : float
-        The mean factor of the residual in a cycle; 0 without cycles.
-    mean_removed : float
-        The mean of b that was subtracted because the problem is singular; 0 for other problems.
-    """
-
-    converged: bool
-    cycles: int
-    residual: float
-    initial_residual: float
-    factor: float
-    mean_removed: float = 0.0
-
-    def __str__(self) -> str:
-        end = "converged" if self.converged else "NOT converged"
-        return (
-            f"{end} after {self.cycles} V-cycles: residual {self.initial_residual:.3e} -> {self.residual:.3e}, "
-            f"factor {self.factor:.3f} a cycle"
-        )
+PHASES = ("down", "up", "exchange", "check")  # columns of `CellMultigrid.seconds`
 
 
 class CellMultigrid:
@@ -98,7 +66,8 @@ class CellMultigrid:
         float64 or float32.
     lines : bool or "auto"
         Relax lines along z instead of points, and coarsen y and x alone. "auto" does so where the widths along z
-        differ by more than a factor of 2.5, and z is neither cut nor periodic.
+        differ by more than a factor of 2.5, and z is neither cut nor periodic, and refuses cells that are stretched
+        more than that along y or x. False accepts them, and cycles then converge slowly.
     steps : int
         Chebyshev steps of a smoothing, at least 2. More steps need more layers of ghosts, 2 for each step.
     cells_per_rank : int
@@ -112,6 +81,9 @@ class CellMultigrid:
         The grids, from the finest to the coarsest.
     cycles, messages, bytes_sent : int
         Cycles done so far, and what this rank has sent in them.
+    seconds : array [levels, 4]
+        Seconds so far by level: in passes down and up, in exchanges with the moves to and from fewer ranks, and in
+        checks of residuals. On the coarsest level, "down" is its solution.
     passes_per_cycle : int
         Passes over the finest level's data in a V-cycle, 2. The residual that `solve` checks is one more.
 
@@ -201,6 +173,7 @@ class CellMultigrid:
             self._staging = contiguous_field(natural, self.dtype)
         in_turn_per_node(comm, lambda: compile_kernels(kernels_of_cells(self.dtype, self.lines)))
         self.cycles = self.messages = self.bytes_sent = 0
+        self.seconds = np.zeros((len(self.levels), len(PHASES)))
         self.passes_per_cycle = PASSES_PER_CYCLE
         self._side_beta: dict[tuple[int, int], Any] = {}
         self.set_coefficients()
@@ -497,22 +470,35 @@ class CellMultigrid:
         grid = self._grids[index]
         if grid is None:
             return
+        start = perf_counter()
         if index == len(self.levels) - 1:
             self._solve_coarsest(grid, from_zero)
+            self._clock(index, 0, start)
             self._fill(index, 0)
             return
         grid.smooth(from_zero, restricts=True, prolongs=False)
+        start = self._clock(index, 0, start)
         target = grid.coarse_grid
         if grid.move is not None:
             grid.move.gather(grid.restricted.owned, None if target is None else target.b)
             self._count(grid.move.messages, grid.move.bytes_sent)
+            self._clock(index, 2, start)
         if target is not None:
             self._fill(index + 1, 1)
             self._v_cycle(index + 1, True)
+        start = perf_counter()
         if grid.move is not None:
             grid.move.scatter(None if target is None else target.x, grid.correction)
+            start = self._clock(index, 2, start)
         grid.smooth(False, restricts=False, prolongs=True)
+        self._clock(index, 1, start)
         self._fill(index, 0)
+
+    def _clock(self, index: int, phase: int, start: float) -> float:
+        """Charge the time since `start` to a phase of a level, and return the time now."""
+        now = perf_counter()
+        self.seconds[index, phase] += now - start
+        return now
 
     def _solve_coarsest(self, grid: CellGrid, from_zero: bool) -> None:
         b: Array = grid.b.owned
@@ -530,8 +516,10 @@ class CellMultigrid:
     def _fill(self, index: int, which: int) -> None:
         grid = self._grids[index]
         if grid is not None:
+            start = perf_counter()
             grid.fill.fill(which)
             self._count(grid.fill.messages, grid.fill.bytes_sent)
+            self._clock(index, 2, start)
 
     def _count(self, messages: int, n_bytes: int) -> None:
         self.messages += messages
@@ -542,7 +530,9 @@ class CellMultigrid:
         grid = self._grids[0]
         mine = 0.0
         if grid is not None:
+            start = perf_counter()
             mine = grid.residual()
+            self._clock(0, 3, start)
         return float(allreduce_max(self.comm, mine))
 
     # ---- between the caller's fields and the finest level's ----
@@ -569,6 +559,8 @@ class CellMultigrid:
     def _unload_with_ghosts(self, x: BlockArray) -> None:
         """Copy the solution with its ghosts, and mirror it beyond sides."""
         source = self._finest("x")
+        if self._grids[0] is not None:
+            self._grids[0].fill.complete(0)
         if self._load_move is not None:
             self._load_move.scatter(source, self._staging)
             source = self._staging

@@ -29,11 +29,11 @@ from ridgeline.blocks.block import Block, BlockArray
 from ridgeline.blocks.multigrid.agglomeration import Agglomeration, free_levels, split_levels
 from ridgeline.blocks.multigrid.axis_tables import AxisSides, checked_sides
 from ridgeline.blocks.multigrid.cell_kernels import multiply_dense
-from ridgeline.blocks.multigrid.cells import MultigridResult
 from ridgeline.blocks.multigrid.levels import CELLS_PER_RANK, COARSEST_CELLS, GridLevel, plan_levels
 from ridgeline.blocks.multigrid.nodal_kernels import correct_and_smooth, smooth_and_restrict
 from ridgeline.blocks.multigrid.nodal_levels import GhostExchange, NodalLevel
 from ridgeline.blocks.multigrid.nodal_tables import GHOST, dense_inverse, is_singular
+from ridgeline.blocks.multigrid.result import MultigridResult
 from ridgeline.jit.kernel import compile_kernels, specialise
 from ridgeline.parallel.allreduce import allreduce_max
 from ridgeline.parallel.communicator import in_turn_per_node

@@ -36,6 +36,14 @@ def choose_lines(lines: bool | Literal["auto"], widths: Sequence[float | Array],
     along_z = np.atleast_1d(np.asarray(widths[0], np.float64)) if len(widths) else np.ones(1)
     stretched = along_z.max() > STRETCHED * along_z.min() > 0
     possible = block.process_grid[0] == 1 and not block.periodic[0]
+    for name, given in zip("zyx", widths):
+        along = np.atleast_1d(np.asarray(given, np.float64))
+        if name != "z" and lines is not False and along.max() > STRETCHED * along.min() > 0:
+            raise ValueError(
+                f"The widths of cells along {name} differ by a factor of {along.max() / along.min():.3g}, which "
+                f"needs relaxation by lines, but only lines along z are relaxed. Let the stretched axis be the first "
+                f"one of the arrays, or use lines=False for slow convergence."
+            )
     if lines == "auto":
         if stretched and block.process_grid[0] > 1 and not block.periodic[0]:
             raise ValueError(
