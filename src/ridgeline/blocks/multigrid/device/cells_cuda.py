@@ -21,7 +21,7 @@ from numpy.typing import DTypeLike, NDArray
 from ridgeline.blocks.block import Block, BlockArray
 from ridgeline.blocks.ghosts_cuda import DeviceGhosts
 from ridgeline.blocks.multigrid.cell_grid import CellGrid, towards
-from ridgeline.blocks.multigrid.cells import CellMultigrid, MultigridResult
+from ridgeline.blocks.multigrid.cells import CellMultigrid
 from ridgeline.blocks.multigrid.device.cell_kernels_cuda import (
     add_correction,
     find_residual,
@@ -29,6 +29,7 @@ from ridgeline.blocks.multigrid.device.cell_kernels_cuda import (
     restrict_residual,
 )
 from ridgeline.blocks.multigrid.levels import CELLS_PER_RANK, GridLevel
+from ridgeline.blocks.multigrid.result import MultigridResult
 from ridgeline.blocks.multigrid.smoothing import STEPS
 from ridgeline.blocks.rows_cuda import (
     RowReductions,
@@ -96,6 +97,8 @@ class DeviceCellGrid(CellGrid):
             assert coarse_grid is not None
             self._coarse_b, self._coarse_x = coarse_grid.b, coarse_grid.x
         else:  # what the device writes and reads, and the host copies
+            if coarse_grid is not None:
+                coarse_grid.fill.along_x = None  # the device reads all ghosts of corrections
             self._coarse_b, self._coarse_x = (
                 BlockArray(
                     field.block, cuda.to_device(field.flat), field.origin, field.row_pitch, field.plane_pitch
