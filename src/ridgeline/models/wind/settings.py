@@ -111,8 +111,8 @@ class ModelSection(Checked):
     )
     diffusion: Literal["explicit", "crank-nicolson"] = setting(
         "explicit",
-        'Scheme of molecular diffusion: "explicit" (Heun\'s scheme) or "crank-nicolson" (implicit, for viscosities '
-        "that would limit the time step).",
+        'Scheme of diffusion: "explicit" (Heun\'s scheme) or "crank-nicolson" (implicit, for viscosities, '
+        "molecular or of a closure, that would limit the time step).",
     )
     solver: Literal["multigrid", "direct"] = setting(
         "multigrid",
