@@ -31,7 +31,7 @@ from ridgeline.blocks.halo import HaloExchange
 from ridgeline.jit.kernel import compile_kernels, specialise
 from ridgeline.models.contract import Context, SolveCount
 from ridgeline.models.wind import kernels, kernels_advection, kernels_diffusion
-from ridgeline.models.wind.host_passes import HostPasses, layout_of
+from ridgeline.models.wind.host_passes import WindPasses, layout_of
 from ridgeline.models.wind.kernels import INSIDE, SIDE_VALUE
 from ridgeline.models.wind.problem import GHOST, WindProblem, evaluate_side, normal_field
 from ridgeline.models.wind.projections import layer_block, touched_sides
@@ -64,7 +64,7 @@ KERNELS = (
 )
 
 
-class CpuEngine(HostPasses):
+class CpuEngine(WindPasses):
     """Fields and steps of one block.
 
     Parameters

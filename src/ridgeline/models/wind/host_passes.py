@@ -31,7 +31,7 @@ def flats(fields: tuple[BlockArray, ...]) -> Any:
     return tuple(field.flat for field in fields)
 
 
-class HostPasses:
+class WindPasses:
     """The passes of one block; the attributes are those of `CpuEngine`, which sets them."""
 
     problem: WindProblem
