@@ -225,6 +225,19 @@ def navier_stokes() -> Iterator[Row]:
         yield from goal(found, {"overall efficiency": ">= 0.5", f"speed of {RANKS} ranks": ">= 1.8"})
 
 
+def wind() -> Iterator[Row]:
+    """A step of the wind model at 64^3: share of STREAM's triad, and two ranks over one."""
+    import wind as benchmark
+
+    seconds = {}
+    for ranks in (1, RANKS):
+        job = run_job(benchmark.JOB, ranks, {"shapes": [[64, 64, 64]], "rounds": 6})
+        (layer,) = job["layers"]
+        seconds[ranks] = min(layer["seconds"])
+        yield from list(benchmark.rows_of(layer, ranks, job["triad"]))[1:]
+    yield Row(f"wind, 64^3: {RANKS} ranks over 1", seconds[1] / seconds[RANKS], ">= 1.7")
+
+
 @cache
 def _plans() -> TemporaryDirectory[str]:
     """Return the folder of FFTW's plans of this command, which no other benchmark or run sees."""
@@ -308,6 +321,7 @@ ROWS = {
     "products": QuickRow("small products over LIBXSMM's", products),
     "nekbone": QuickRow("Nekbone conjugate gradients", nekbone),
     "navier-stokes": QuickRow("Navier-Stokes step", navier_stokes),
+    "wind": QuickRow("Wind step", wind),
     "turbulence": QuickRow("turbulence: pencils over slabs, a step over its transforms", turbulence),
     "hpcg": QuickRow("HPCG: shares of STREAM dot, set-up", hpcg),
     "isend": QuickRow("MPI_Isend over C's", isend),

@@ -17,6 +17,7 @@ from harness.machine import describe
 from harness.ranks import JobFailed, run_job
 from harness.table import Row, columns_markdown, markdown, show, write_json
 
+JOB = str(Path(__file__).with_name("wind_job.py"))
 PARTS = ("speed", "weak", "small")
 SPEED = {False: [128, 64], True: [32]}  # cells in each direction, whether --quick is set
 # Cells of a rank, [nz, ny, nx], and the ranks in y and x: z is never cut, as in runs of atmospheric boundary layers.
@@ -96,7 +97,9 @@ def main() -> int:
     parser.add_argument("--json", type=Path, help="Write the rows to this file.")
     options = parser.parse_args()
     rounds = options.rounds or (3 if options.quick else 8)
-    machine, rows, phases, failed = describe(), [], [], False
+    machine, failed = describe(), False
+    rows: list[Row] = []
+    phases: list[dict[str, str]] = []
     weak: dict[int, dict[str, Any]] = {}
     best: dict[str, dict[int, float]] = {}
     for n_ranks in options.ranks:
@@ -105,8 +108,7 @@ def main() -> int:
         if not shapes:
             continue
         try:
-            file = str(Path(__file__).with_name("wind_job.py"))
-            job = run_job(file, n_ranks, {"shapes": shapes, "rounds": rounds})
+            job = run_job(JOB, n_ranks, {"shapes": shapes, "rounds": rounds})
         except JobFailed as error:
             rows.append(Row(f"{n_ranks} ranks", None, note=str(error)))
             failed = True
@@ -128,8 +130,9 @@ def main() -> int:
     show("Wind", rows, machine)
     command = " ".join(["python benchmarks/wind.py", *sys.argv[1:]])
     print(markdown(rows, machine, command))
-    print()
-    print(columns_markdown(phases))
+    if phases:
+        print()
+        print(columns_markdown(phases))
     if options.json:
         write_json(options.json, rows, machine, command, phases=phases)
     return int(failed)

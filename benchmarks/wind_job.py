@@ -42,7 +42,8 @@ class Layer:
         from ridgeline.models import case_class, create
         from ridgeline.runtime.context import Context
 
-        self.comm, self.shape, self.samples = comm, shape, []
+        self.comm, self.shape = comm, shape
+        self.samples: list[float] = []
         self.context = Context(comm)
         self.model = create("wind")
         self.model.setup(case_class("wind").model_validate(settings_of_case(shape)), self.context)

@@ -84,9 +84,7 @@ class Work:
 
 @dataclass(frozen=True)
 class Estimate:
-    """State what a run would need. The function `estimate(case, n_ranks)` of a model's folder returns it.
-
-    It is computed without MPI, and without allocating what a run allocates.
+    """State what a run would need: what `estimate(case, n_ranks)` of a model's folder returns, without MPI or fields.
 
     Attributes
     ----------
@@ -107,8 +105,7 @@ class Estimate:
     memory_between_steps : float
         Further bytes while outputs, diagnostics or checkpoints are made.
     seconds_beside : float
-        Seconds of a step that do not follow from its memory traffic: arithmetic in caches and calls of kernels, on
-        the core that the model's estimate names.
+        Seconds of a step that do not follow from its memory traffic, as of arithmetic in caches and calls.
     remarks : tuple of str
         What else `ridgeline check` says, a sentence each.
     refusals : tuple of str

@@ -17,8 +17,6 @@ from typing import Any
 
 import numpy as np
 import scipy.linalg
-import scipy.sparse
-import scipy.sparse.linalg
 from numpy.typing import NDArray
 
 from ridgeline.models.wind.problem import WindProblem
@@ -113,42 +111,3 @@ def helmholtz_solver(problem: WindProblem, number: int, factor: float) -> Tensor
                 k[-last, -last] += 1 if side.fields[number].fixed else -1
         stiffness.append(factor / h**2 * k + np.eye(n) / 3)
     return TensorSolver(stiffness, [np.eye(n) for n in problem.shape], [np.arange(n) for n in problem.shape])
-
-
-def solve_varying(problem: WindProblem, number: int, beta: Array, b: Array) -> Array:
-    """Return the solution of x - div(beta grad x) = b by a sparse factorisation, for the oracle on small grids.
-
-    x = 0 at sides where the field of that number has a value, and no gradient at others. beta: at cells, with ghosts
-    beyond sides; means of two cells count at the faces between them.
-    """
-    numbers = np.arange(b.size).reshape(b.shape)
-    ghost = (beta.shape[0] - b.shape[0]) // 2
-    cells = beta[tuple(slice(ghost, -ghost) for _ in range(3))]
-    rows, columns, values = [numbers.ravel()], [numbers.ravel()], [np.ones(b.size)]
-
-    def add(row: Array, column: Array, value: Array) -> None:
-        rows.append(row.ravel())
-        columns.append(column.ravel())
-        values.append(value.ravel())
-
-    for axis, h in enumerate(problem.widths):
-        for last in (False, True):
-            side = problem.at(axis, last)
-            shift = -1 if last else 1  # brings the next cell, or the one before, to each place
-            other, around = np.roll(numbers, shift, axis), np.roll(cells, shift, axis)
-            face = 0.5 * (cells + around) / h**2
-            if side is not None:
-                edge = tuple(
-                    (slice(-1, None) if last else slice(0, 1)) if d == axis else slice(None) for d in range(3)
-                )
-                face[edge] = 2.0 * cells[edge] / h**2 if side.fields[number].fixed else 0.0
-                add(
-                    numbers[edge], numbers[edge], face[edge].copy()
-                )  # half a cell lies between the centre and the side
-                face[edge] = 0.0
-            add(numbers, numbers, face)
-            add(numbers, other, -face)
-    matrix = scipy.sparse.coo_matrix(
-        (np.concatenate(values), (np.concatenate(rows), np.concatenate(columns))), (b.size, b.size)
-    )
-    return np.asarray(scipy.sparse.linalg.spsolve(matrix.tocsc(), b.ravel())).reshape(b.shape)

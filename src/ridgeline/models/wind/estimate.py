@@ -120,12 +120,12 @@ def whole_block(case: WindCase) -> Block:
 def flow_counts(case: WindCase) -> tuple[float, float]:
     """Return values of memory and flops a cell and step, without the solves."""
     fields, stages = 3 + len(case.transported()), 1 if case.model.advection == "godunov" else 2
-    flops: float = FACE_FLOPS + ADVECTION_FLOPS * fields + TENDENCY_FLOPS + SCALAR_FLOPS * (fields - 3)
+    flops = float(FACE_FLOPS + ADVECTION_FLOPS * fields + TENDENCY_FLOPS + SCALAR_FLOPS * (fields - 3))
     values = COMMON_VALUES + FIELD_VALUES * fields
     if case.subgrid.kind != "none":
         flops += 2 * (CLOSURE_FLOPS + EDDY_FLOPS * fields) / stages
         values += CLOSURE_VALUES + EDDY_VALUES * fields
-    return float(values * stages), float(flops * stages)
+    return float(values * stages), flops * stages
 
 
 def least_work(
@@ -178,6 +178,9 @@ def estimate(case: WindCase, n_ranks: int) -> Estimate:
     own = math.prod(largest.shape_local)
     # Both multigrid solvers hold about 8 arrays of the finest level, and a seventh of that below it.
     solvers = 18.0 * 8 * own if case.model.solver == "multigrid" else (6.0 * cells + 4.0 * own) * 8
+    if case.model.diffusion == "crank-nicolson" and case.subgrid.kind != "none":
+        # A solver for each set of sides: at most three have x, b, faces, reaction and a copy, and levels below them.
+        solvers += 3 * 10.0 * 8 * own
     memory = arrays * BlockArray.bytes_of(largest, np.float64) + 5 * 8.0 * own + solvers
     on_device = device_bytes(case, largest) if case.run.device == "cuda" else {}
     if on_device:  # the host holds a copy of the fields and the pressure, and the coarse levels

@@ -23,12 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ridgeline.models.wind.direct_solvers import (
-    cell_solver,
-    helmholtz_solver,
-    node_solver,
-    solve_varying,
-)
+from ridgeline.models.wind.direct_solvers import cell_solver, helmholtz_solver, node_solver
 from ridgeline.models.wind.forcing import forces_reference
 from ridgeline.models.wind.problem import (
     GHOST,
@@ -38,7 +33,7 @@ from ridgeline.models.wind.problem import (
     evaluate_side,
     normal_field,
 )
-from ridgeline.models.wind.reference_physics import Eddies, ReferencePhysics
+from ridgeline.models.wind.reference_physics import Eddies, ReferencePhysics, solve_varying
 
 Array = NDArray[Any]
 SMALL = 1e-10  # face velocities below this part of the largest speed carry the mean of both sides

@@ -8,10 +8,12 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy.sparse
+import scipy.sparse.linalg
 from numpy.typing import NDArray
 
 from ridgeline.models.wind.forcing import control_force, force_numbers, make_profiles, step_rates
-from ridgeline.models.wind.problem import GHOST
+from ridgeline.models.wind.problem import GHOST, WindProblem
 from ridgeline.models.wind.settings import ENERGY, WindCase
 from ridgeline.models.wind.subgrid import (
     make_closure,
@@ -139,3 +141,41 @@ class ReferencePhysics:
         if eddies.source is not None and self._names[-1:] == (ENERGY,):
             rates[-1] += eddies.source
         return rates
+
+
+def solve_varying(problem: WindProblem, number: int, beta: Array, b: Array) -> Array:
+    """Return the solution of x - div(beta grad x) = b by a sparse factorisation, for the oracle on small grids.
+
+    x = 0 at sides where the field of that number has a value, and no gradient at others. beta: at cells, with ghosts
+    beyond sides; means of two cells count at the faces between them.
+    """
+    numbers = np.arange(b.size).reshape(b.shape)
+    ghost = (beta.shape[0] - b.shape[0]) // 2
+    cells = beta[tuple(slice(ghost, -ghost) for _ in range(3))]
+    rows, columns, values = [numbers.ravel()], [numbers.ravel()], [np.ones(b.size)]
+
+    def add(row: Array, column: Array, value: Array) -> None:
+        rows.append(row.ravel())
+        columns.append(column.ravel())
+        values.append(value.ravel())
+
+    for axis, h in enumerate(problem.widths):
+        for last in (False, True):
+            side = problem.at(axis, last)
+            shift = -1 if last else 1  # brings the next cell, or the one before, to each place
+            other, around = np.roll(numbers, shift, axis), np.roll(cells, shift, axis)
+            face = 0.5 * (cells + around) / h**2
+            if side is not None:
+                edge = tuple(
+                    (slice(-1, None) if last else slice(0, 1)) if d == axis else slice(None) for d in range(3)
+                )
+                face[edge] = 2.0 * cells[edge] / h**2 if side.fields[number].fixed else 0.0
+                # Half a cell lies between the centre and the side.
+                add(numbers[edge], numbers[edge], face[edge].copy())
+                face[edge] = 0.0
+            add(numbers, numbers, face)
+            add(numbers, other, -face)
+    matrix = scipy.sparse.coo_matrix(
+        (np.concatenate(values), (np.concatenate(rows), np.concatenate(columns))), (b.size, b.size)
+    )
+    return np.asarray(scipy.sparse.linalg.spsolve(matrix.tocsc(), b.ravel())).reshape(b.shape)
