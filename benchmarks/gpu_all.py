@@ -66,6 +66,7 @@ PARTS: dict[str, Part] = {
     "turbulence": _script("gpu_turbulence.py", small=("--sizes", "8", "--seconds", "0.001")),
     "nekbone": _script("gpu_nekbone.py", small=("--nx1", "3", "--seconds", "0.001")),
     "navier-stokes": _script("gpu_navier_stokes.py", small=("--runs", "p=7")),
+    "wind": _script("gpu_wind.py", small=("--sizes", "8", "--seconds", "0.001")),
     "hpl": _bench("hpl", "--order", "auto", "--threads", "{threads}", small=("--order", "24", "--nb", "8")),
     "hpl-mxp": _bench(
         "hpl-mxp", "--order", "auto", "--storage", "float16", "--threads", "{threads}",

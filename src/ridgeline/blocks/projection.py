@@ -157,7 +157,7 @@ class NodalProjection:
         *,
         dtype: DTypeLike = "float64",
     ) -> None:
-        self.solver = NodalMultigrid(comm, block, widths, multigrid_sides(sides), dtype=dtype)
+        self.solver = self._make_solver(comm, block, widths, sides, dtype)
         kind = self.solver.dtype
         kernels = specialise([set_nodal_divergence, add_cell_gradient], kind)
         in_turn_per_node(comm, lambda: compile_kernels(kernels))
@@ -173,6 +173,16 @@ class NodalProjection:
             self._at_nodes.append(node_table(all_widths, side, first, n).astype(kind))
             self._at_cells.append(cell_table(all_widths, side, first, block.shape_local[axis]).astype(kind))
         self._work = np.zeros((WORK_ROWS, nodes.shape_local[2] + 2), kind)
+
+    def _make_solver(
+        self,
+        comm: MPI.Comm,
+        block: Block,
+        widths: Sequence[float | NDArray[Any]],
+        sides: Sequence[FlowSides],
+        dtype: DTypeLike,
+    ) -> NodalMultigrid:
+        return NodalMultigrid(comm, block, widths, multigrid_sides(sides), dtype=dtype)
 
     def set_divergence(self, velocity: Velocity) -> None:
         """Set `solver.b` to minus the divergence of a velocity, integrated with the function of each node.
@@ -237,10 +247,13 @@ class NodalProjection:
         """
         self.set_divergence(velocity)
         if not keep_guess:
-            self.phi.flat[:] = 0
+            self._clear(self.phi)
         result = self.solver.solve(None, None, tolerance, max_cycles, absolute=absolute)
         self.add_gradient(self.phi, -1.0, velocity)
         return result
+
+    def _clear(self, field: BlockArray) -> None:
+        field.flat[:] = 0
 
     def free(self) -> None:
         """Free the solver. Collective."""
@@ -378,13 +391,20 @@ class MacProjection:
         """
         self.set_divergence(faces, self.b, -1.0)
         if not keep_guess:
-            self.phi.flat[:] = 0
+            self._clear(self.phi)
         result = self.solver.solve(self.b, self.phi, tolerance, max_cycles, absolute=absolute)
+        self.subtract_gradient(faces)
+        return result
+
+    def subtract_gradient(self, faces: Velocity) -> None:
+        """Subtract the gradient of phi, whose first ghosts are filled, from the faces of the owned cells."""
         z, y, x = faces
         subtract_face_gradient(
             self.phi.flat, layout_of(self.phi), self._tables, self._cells, (z.flat, y.flat, x.flat), layout_of(z)
         )  # fmt: skip
-        return result
+
+    def _clear(self, field: BlockArray) -> None:
+        field.flat[:] = 0
 
     def free(self) -> None:
         """Free the solver, unless it was given. Collective."""

@@ -157,8 +157,7 @@ class CellMultigrid:
         taus = chebyshev_factors(steps, LINE_EIGENVALUES if self.lines else POINT_EIGENVALUES)
         self._comms = split_levels(comm, self.levels, block.coords)
         self._grids = [
-            None if c is None else CellGrid(c, level, block.coords, self._sides, taus, self.lines, self.dtype)
-            for c, level in zip(self._comms, self.levels)
+            None if c is None else self._make_grid(index, c, taus) for index, c in enumerate(self._comms)
         ]
         for fine, grid, level in zip(self._grids, self._grids[1:], self.levels[1:]):
             if fine is not None:
@@ -178,6 +177,11 @@ class CellMultigrid:
         self.passes_per_cycle = PASSES_PER_CYCLE
         self._side_beta: dict[tuple[int, int], Any] = {}
         self.set_coefficients()
+
+    def _make_grid(self, index: int, comm: MPI.Comm, taus: Array) -> CellGrid:
+        """Return this rank's part of a level that it owns."""
+        level, coords = self.levels[index], self._block.coords
+        return CellGrid(comm, level, coords, self._sides, taus, self.lines, self.dtype)
 
     # ---- coefficients ----
 
@@ -353,11 +357,7 @@ class CellMultigrid:
         if the mean of b over the volume is 0: the mean is subtracted from b, and `mean_removed` returns it. The
         solution that is returned has mean 0. Both means are summed exactly, so that they do not depend on the ranks.
         """
-        for name, field in (("b", b), ("x", x)):
-            if field.block.shape_local != self._block.shape_local:
-                raise ValueError(
-                    f"{name} has {field.block.shape_local} cells, but the block has {self._block.shape_local}."
-                )
+        self._check_blocks(b, x)
         removed = 0.0
         values = b.owned
         if self.singular:
@@ -366,6 +366,22 @@ class CellMultigrid:
         limit = max(tolerance * float(allreduce_max(self.comm, abs(values).max())), absolute)
         self._load(values, self._finest("b"))
         self._load(x.owned, self._finest("x"))
+        result = self._iterate(limit, max_cycles, removed)
+        self._unload_with_ghosts(x)
+        if self.singular:
+            mean = self._mean(x.owned)
+            np.subtract(x.ghosted, np.asarray(mean, x.flat.dtype), out=x.ghosted)
+        return result
+
+    def _check_blocks(self, b: BlockArray, x: BlockArray) -> None:
+        for name, field in (("b", b), ("x", x)):
+            if field.block.shape_local != self._block.shape_local:
+                raise ValueError(
+                    f"{name} has {field.block.shape_local} cells, but the block has {self._block.shape_local}."
+                )
+
+    def _iterate(self, limit: float, max_cycles: int, removed: float) -> MultigridResult:
+        """Do V-cycles until the residual is at most the limit. The finest level holds b and the first guess."""
         self._fill(0, 0)
         self._fill(0, 1)
         residual = initial = self._residual()
@@ -374,11 +390,7 @@ class CellMultigrid:
             self._cycle(0, False)
             cycles += 1
             residual = self._residual()
-        self._unload_with_ghosts(x)
         factor = (residual / initial) ** (1 / cycles) if cycles and initial > 0 else 0.0
-        if self.singular:
-            mean = self._mean(x.owned)
-            np.subtract(x.ghosted, np.asarray(mean, x.flat.dtype), out=x.ghosted)
         converged = bool(np.isfinite(residual)) and residual <= limit
         return MultigridResult(converged, cycles, residual, initial, factor, removed)
 

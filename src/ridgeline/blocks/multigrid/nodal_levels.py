@@ -152,6 +152,7 @@ class NodalLevel:
             ]
             if coarser.is_agglomerated:
                 self.natural = BlockArray.allocate(coarse_block, self.dtype)
+        self._set_transfer(axes, coarse_block)
         self._lower = tuple(axis.lower for axis in axes)
         self._parts = tuple(np.ascontiguousarray(axis.parts, self.dtype) for axis in axes)
         box = np.array([[axis.first, axis.end] for axis in axes], np.int64).reshape(-1)
@@ -162,6 +163,9 @@ class NodalLevel:
         self._restriction = np.ascontiguousarray(weights, self.dtype)
         self._corrected_box = self._widened(self._box, 1)
         self._sums = np.zeros((2, coarse_block.shape_local[1], int(box[5] - box[4]) + 2), self.dtype)
+
+    def _set_transfer(self, axes: Sequence[AxisTransfer], coarse_block: Block) -> None:
+        """Take over the interpolation along the axes; a device copies it."""
 
     def _widened(self, box: Array, layers: int) -> Array:
         """Return a box with more layers of nodes, as far as there are nodes."""
@@ -193,12 +197,22 @@ class NodalLevel:
         """Set b to zero at the fixed nodes, and fill its ghosts."""
         for axis in range(3):
             first, n = self.block.offset_global[axis], self.block.shape_global[axis]
-            owned = np.moveaxis(self.b.owned, axis, 0)
             if self._fixed[axis][0] and first == 0:
-                owned[0] = 0
-            if self._fixed[axis][1] and first + len(owned) == n:
-                owned[-1] = 0
+                self._clear_fixed(axis, False)
+            if self._fixed[axis][1] and first + self.block.shape_local[axis] == n:
+                self._clear_fixed(axis, True)
         self.exchange_b(0)
+
+    def _clear_fixed(self, axis: int, last: bool) -> None:
+        np.moveaxis(self.b.owned, axis, 0)[-1 if last else 0] = 0
+
+    def largest_b(self) -> float:
+        """Return the largest |b| of this rank's nodes."""
+        return float(np.abs(self.b.owned).max())
+
+    def keep_first_field(self) -> None:
+        """Copy the second field to the first."""
+        self.fields[0].flat[:] = self.fields[1].flat
 
     def _smooth(
         self, weight: float, box: Array, residual_box: Array, restricted: BlockArray, zero_guess: bool
@@ -237,6 +251,12 @@ class NodalLevel:
 
     def smooth_after(self, correction: BlockArray) -> None:
         """Correct the solution by the coarser level's, whose first ghosts are filled, and take the last steps."""
+        self._correct_and_smooth(correction)
+        for weight in self.after[1:]:
+            self.exchange_shallow(self.current)
+            self._smooth(weight, self._box, NO_BOX, correction, False)
+
+    def _correct_and_smooth(self, correction: BlockArray) -> None:
         source, target = self.fields[self.current], self.fields[1 - self.current]
         correct_and_smooth(
             source.flat, self.b.flat, target.flat, self._layout, self._box,
@@ -246,9 +266,6 @@ class NodalLevel:
             self._expanded,
         )  # fmt: skip
         self.current = 1 - self.current
-        for weight in self.after[1:]:
-            self.exchange_shallow(self.current)
-            self._smooth(weight, self._box, NO_BOX, correction, False)
 
     def words_of_cycle(self, zero_guess: bool) -> int:
         """Return the numbers that one cycle reads and writes on this rank, each pass reading a number once."""

@@ -159,8 +159,7 @@ class NodalMultigrid:
             above = self._comms[number]
             if above is None:
                 break
-            coarser = self.levels[number + 1] if number + 1 < len(self.levels) else None
-            self._parts.append(NodalLevel(above, level, coarser, block.coords, self._fixed, self.dtype))
+            self._parts.append(self._make_level(number, above))
 
         if self.levels[0].is_agglomerated:
             natural = self.levels[0].natural_block(block.coords, GHOST, nodes=True)
@@ -171,6 +170,11 @@ class NodalMultigrid:
         self.block = self.x.block
         self._inverse: NDArray[np.float64] | None = None
         self.set_sigma(sigma)
+
+    def _make_level(self, number: int, comm: MPI.Comm) -> NodalLevel:
+        """Return this rank's part of a level that it owns."""
+        coarser = self.levels[number + 1] if number + 1 < len(self.levels) else None
+        return NodalLevel(comm, self.levels[number], coarser, self._coords, self._fixed, self.dtype)
 
     def set_sigma(self, sigma: float | BlockArray) -> None:
         """Change the coefficient.
@@ -299,7 +303,7 @@ class NodalMultigrid:
         """Bring the solution from the finest level to where it belongs, with a layer of ghosts."""
         part = self._parts[0] if self._parts else None
         if part and part.current == 1:
-            part.fields[0].flat[:] = part.fields[1].flat
+            part.keep_first_field()
             part.current = 0
         if part:
             part.exchange_shallow(0)
@@ -318,7 +322,7 @@ class NodalMultigrid:
         largest = 0.0
         if part:
             part.b_is_ready()
-            largest = float(np.abs(part.b.owned).max())
+            largest = part.largest_b()
         limit = max(tolerance * float(allreduce_max(self.comm, [largest])[0]), absolute)
         initial = 0.0
         for cycle in range(max_cycles + 1):

@@ -20,6 +20,7 @@ The same bits on any ranks: cells are computed alike in any block, maxima are ex
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,11 +31,11 @@ from ridgeline.blocks.halo import HaloExchange
 from ridgeline.jit.kernel import compile_kernels, specialise
 from ridgeline.models.contract import Context, SolveCount
 from ridgeline.models.wind import kernels, kernels_advection, kernels_diffusion
+from ridgeline.models.wind.host_passes import WindPasses, layout_of
 from ridgeline.models.wind.kernels import INSIDE, SIDE_VALUE
 from ridgeline.models.wind.problem import GHOST, WindProblem, evaluate_side, normal_field
-from ridgeline.models.wind.projections import FlowProjections, layer_block, touched_sides
+from ridgeline.models.wind.projections import layer_block, touched_sides
 from ridgeline.parallel.allreduce import allreduce_max
-from ridgeline.parallel.partition import Triple
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -63,12 +64,7 @@ KERNELS = (
 )
 
 
-def layout_of(field: BlockArray) -> Triple:
-    """Return where a field's cells lie, as kernels take it."""
-    return field.origin, field.row_pitch, field.plane_pitch
-
-
-class CpuEngine:
+class CpuEngine(WindPasses):
     """Fields and steps of one block.
 
     Parameters
@@ -100,7 +96,7 @@ class CpuEngine:
         self._terms = terms
         self._dt = 1.0
         self._sides = touched_sides(problem, block)
-        self._projections = FlowProjections(problem, cartesian, block, tolerance, direct)
+        self._projections = self._make_projections(tolerance, direct)
         self._allocate()
         self._plan(cartesian)
         n = len(problem.names)
@@ -125,21 +121,17 @@ class CpuEngine:
         n, block = len(self.problem.names), self.block
 
         def some(count: int) -> tuple[BlockArray, ...]:
-            return tuple(BlockArray.allocate(block, np.float64) for _ in range(count))
+            return tuple(self._new_field(block) for _ in range(count))
 
         self._sets = [some(n), some(n)]
         self._now = 0
         self._tendencies, self._later = some(n), some(n)
         self._rates = () if self.problem.godunov else some(n)
         self._faces = some(3)
-        self._pressure = BlockArray.allocate(self._projections.nodes, np.float64)
+        self._pressure = self._new_field(self._projections.nodes)
 
     def _plan(self, cartesian: MPI.Cartcomm) -> None:
-        def halo(*sets: tuple[BlockArray, ...]) -> HaloExchange:
-            return HaloExchange.of_fields(
-                cartesian, sets, corners=True, method="pack", n_threads=self._threads
-            )
-
+        halo = partial(self._make_halo, cartesian)
         self._field_halo = halo(*self._sets)
         self._velocity_halo = halo(*(each[:3] for each in self._sets))
         self._tendency_halo = halo(self._tendencies)
@@ -149,7 +141,7 @@ class CpuEngine:
         for axis in range(3):
             side = self.problem.at(axis, True)
             if side is not None and side.outflow:
-                layer = BlockArray.allocate(layer_block(self.block, axis), np.float64)
+                layer = self._new_field(layer_block(self.block, axis))
                 self._outflow_faces[axis] = layer, halo((layer,))
 
     # ---- what the model asks for ----
@@ -208,7 +200,12 @@ class CpuEngine:
         """Return the bytes of fields held, without those of the linear solvers."""
         arrays = [*self._sets[0], *self._sets[1], *self._tendencies, *self._later, *self._rates, *self._faces]
         arrays += [self._pressure]
-        return sum(each.flat.nbytes for each in arrays) + self._work.nbytes
+        return sum(int(each.flat.nbytes) for each in arrays) + int(self._work.nbytes)
+
+    @property
+    def eddies(self) -> tuple[BlockArray | None, BlockArray | None]:
+        """The eddy viscosity and the eddy diffusivity that `fill` has set, None without a closure."""
+        return (None, None) if self._terms is None else (self._terms.viscosity, self._terms.diffusivity)
 
     def cell_pressure(self) -> NDArray[np.float64]:
         """Return the mean of the pressure at the nodes around each cell."""
@@ -231,27 +228,15 @@ class CpuEngine:
 
         The last one is that of the last call of `fill`, the larger of 2 nu_t and kappa_t.
         """
-        u, v, w = self.fields[:3]
-        largest = np.zeros((self._threads, 2))
-        kernels.find_speeds(
-            u.flat,
-            v.flat,
-            w.flat,
-            layout_of(u),
-            self.block.shape_local,
-            self._per_width,
-            self._threads,
-            largest,
-        )
         eddy = 0.0 if self._terms is None else self._terms.largest_diffusivity()
-        speed, rate, diffusivity = map(float, allreduce_max(self._comm, [*largest.max(0), eddy]))
+        speed, rate, diffusivity = map(float, allreduce_max(self._comm, [*self._largest_speeds(), eddy]))
         self._speed, self._rate = speed, rate
         return speed, rate, diffusivity
 
     def start(self) -> None:
         """Make an initial velocity free of divergence, by the nodal projection. Collective."""
         self.speeds()
-        self.pressure.flat[:] = 0.0
+        self._clear(self._pressure)
         self._project(self._now, 1.0, self.time, last=False)
 
     def guess_pressure(self, dt: float) -> None:
@@ -276,7 +261,7 @@ class CpuEngine:
             self.speeds()
         self._dt = dt
         if self._terms is not None:
-            self._forces = self._terms.forces(self.fields, dt)
+            self._forces = self._terms.forces(self._sets[self._now], dt)
         if self.problem.godunov:
             self._advance_godunov(dt)
         else:
@@ -304,7 +289,7 @@ class CpuEngine:
         self._set_tendencies(other, self._later, not self.problem.implicit, True)
         with self._regions("tendencies"):
             for q, later, first in zip(new, self._later, self._tendencies, strict=True):
-                kernels.add_difference(q.flat, 0.5 * dt, later.flat, first.flat, *self._extent)
+                self._add_difference(q, 0.5 * dt, later, first)
         self._project(other, dt, end)
         self._now = other
 
@@ -324,7 +309,7 @@ class CpuEngine:
         self._set_tendencies(now, self._tendencies)
         self._advect(now, self._later, 0.0, (0.0, 1.0))
         for q, rate, target in zip(fields, self._later, new, strict=True):
-            kernels.combine(q.flat, dt, rate.flat, 0.0, rate.flat, target.flat, *self._extent)
+            self._combine(q, dt, rate, 0.0, rate, target)
         if self.problem.implicit:
             for rate in self._later:
                 rate.owned[...] = dt * owned(rate)
@@ -347,7 +332,7 @@ class CpuEngine:
         else:
             for q, first, second in zip(fields, self._later, self._rates, strict=True):
                 half = 0.5 * dt
-                kernels.combine(q.flat, half, first.flat, half, second.flat, q.flat, *self._extent)
+                self._combine(q, half, first, half, second, q)
         self._project(now, dt, end)
 
     def _set_tendencies(
@@ -357,22 +342,14 @@ class CpuEngine:
 
         keeps_eddies: whether eddy diffusion is in the tendencies without diffusion as well.
         """
-        problem, fields = self.problem, self._sets[which]
+        fields = self._sets[which]
         with self._regions("tendencies"):
-            u, v, w = fields[:3]
-            heat = fields[3] if problem.scalars else w
-            p = self._pressure
-            viscous = problem.viscosity if with_diffusion else 0.0
-            numbers = np.array([*(viscous * r * r for r in self._per_width), *self._per_width])
-            kernels_diffusion.set_momentum(
-                u.flat, v.flat, w.flat, heat.flat, p.flat, layout_of(u), layout_of(p), self.block.shape_local,
-                numbers, self._forces, self._theta_profile, flats(out[:3]),
-            )  # fmt: skip
+            self._set_momentum(fields, self.problem.viscosity if with_diffusion else 0.0, out)
             for number in range(3, len(fields)):
                 if with_diffusion:
                     self._set_diffusion(number, which, out[number])
                 else:
-                    out[number].flat[:] = 0.0
+                    self._clear(out[number])
             if with_diffusion:
                 self._add_side_fluxes(out)
             if self._terms is not None:
@@ -398,12 +375,6 @@ class CpuEngine:
                     if field is not None:
                         self._extend(field, range(3))
 
-    def _set_diffusion(self, number: int, which: int, out: BlockArray) -> None:
-        """Set the diffusion of one field of a set, whose ghosts are filled."""
-        kappa = self.problem.diffusivity(number)
-        coefficients = tuple(kappa * r * r for r in self._per_width)
-        kernels_diffusion.set_diffusion(self._sets[which][number].flat, *self._extent, coefficients, out.flat)
-
     def _advect(
         self, which: int, out: tuple[BlockArray, ...], dt: float, factors: tuple[float, float]
     ) -> None:
@@ -417,18 +388,11 @@ class CpuEngine:
         with regions("face prediction"):
             for field in self._tendencies:
                 self._extend(field, range(3))
-            reconstruction, work = self.problem.reconstruction, self._work
-            kernels_advection.predict_faces(
-                flats(fields[:3]), flats(self._tendencies[:3]), *self._extent, self._codes[:3].copy(), numbers,
-                reconstruction, self._tiles, work, flats(self._faces),
-            )  # fmt: skip
+            self._predict_faces(fields, numbers)
         self._project_faces()
         with regions("advection"):
             for number, (q, force, target) in enumerate(zip(fields, self._tendencies, out, strict=True)):
-                kernels_advection.advect(
-                    q.flat, force.flat, flats(self._faces), *self._extent, self._codes[number].copy(), numbers,
-                    reconstruction, self._tiles, work, target.flat,
-                )  # fmt: skip
+                self._advect_field(number, q, force, numbers, target)
 
     def _project_faces(self) -> None:
         """Make the face velocities free of divergence, and fill their ghosts."""
@@ -447,8 +411,12 @@ class CpuEngine:
             for axis, face in enumerate(self._faces):
                 if (axis, True) in self._sides and axis not in self._outflow_faces:
                     value = self._value_at(normal_field(axis), axis, True)
-                    plane(face.ghosted, axis, GHOST + self.block.shape_local[axis])[...] = value
+                    self._set_last_faces(face, axis, value)
                 self._extend(face, [d for d in range(3) if d != axis])
+
+    def _set_last_faces(self, face: BlockArray, axis: int, value: Any) -> None:
+        """Set the velocities across an upper side, on which no exchange sends them."""
+        plane(face.ghosted, axis, GHOST + self.block.shape_local[axis])[...] = value
 
     def _project(self, which: int, dt: float, time: float, last: bool = True) -> None:
         """Make the velocity of a set approximately free of divergence, with sides of a time.
@@ -470,7 +438,7 @@ class CpuEngine:
                     planes(velocity[number], axis, end, 1)[0][...] = self._value_at(number, axis, end)
             phi = projections.project_velocity(velocity, p, dt, self._rate)
             if last:
-                np.multiply(phi.flat, 1.0 / dt, out=p.flat)
+                self._scale(phi, 1.0 / dt, p)
 
     def _solve_diffusion(
         self, which: int, rates: tuple[BlockArray, ...], dt: float, out: tuple[BlockArray, ...] | None = None
@@ -564,11 +532,6 @@ def inside_axis(axis: int, n: int) -> tuple[slice, ...]:
 def inside_others(axis: int) -> tuple[slice, ...]:
     """Return the place of what is owned along the axes other than this one."""
     return tuple(slice(None) if d == axis else slice(GHOST, -GHOST) for d in range(3))
-
-
-def flats(fields: tuple[BlockArray, ...]) -> Any:
-    """Return the memory of some fields."""
-    return tuple(field.flat for field in fields)
 
 
 def plane(values: NDArray[Any], axis: int, index: int) -> NDArray[Any]:

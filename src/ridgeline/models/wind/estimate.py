@@ -13,7 +13,8 @@ from typing import NamedTuple
 import numpy as np
 
 from ridgeline.blocks.block import Block, BlockArray, check_process_grid, choose_process_grid
-from ridgeline.blocks.multigrid.levels import plan_levels
+from ridgeline.blocks.halo import HaloPlan
+from ridgeline.blocks.multigrid.levels import COARSEST_CELLS, plan_levels
 from ridgeline.models.contract import Estimate, Work
 from ridgeline.models.wind.problem import GHOST
 from ridgeline.models.wind.settings import WindCase
@@ -25,6 +26,7 @@ FACE_FLOPS, ADVECTION_FLOPS, TENDENCY_FLOPS, SCALAR_FLOPS = 700, 300, 200, 30
 CLOSURE_FLOPS, EDDY_FLOPS = 250, 30  # of a closure and its stresses twice a step, and for each field
 COMMON_VALUES, FIELD_VALUES = 30, 13
 CLOSURE_VALUES, EDDY_VALUES = 38, 8
+DEVICE_LAYERS = 4  # that multigrid on a GPU takes from a neighbour
 DIRECT_CELLS = 4_000_000  # above which "direct" is refused: its products of matrices are on one rank
 
 # The solves of a step. A cycle at cells has two passes of 3 values and the residual of 2, one at nodes 3 values for
@@ -49,7 +51,8 @@ def process_grid(case: WindCase, n_ranks: int) -> Triple:
     """Return the process grid of the case. Raises DecompositionError if it does not fit the ranks or the grid."""
     shape = case.grid.shape
     if case.grid.process_grid == "auto":
-        return choose_process_grid(shape, n_ranks, GHOST)
+        least = GHOST if case.run.device == "cpu" else DEVICE_LAYERS
+        return choose_process_grid(shape, n_ranks, least)
     grid = case.grid.process_grid
     check_process_grid(shape, grid, n_ranks)
     for axis, n, p in zip("zyx", shape, grid, strict=True):
@@ -145,6 +148,26 @@ def seconds_beside(case: WindCase, n_ranks: int) -> float:
     return arithmetic + stages * (STEP_SECONDS + FIELD_SECONDS * fields) + calls
 
 
+def device_bytes(case: WindCase, block: Block) -> dict[str, float]:
+    """Return the bytes of one block on its GPU by what they are for, without the context and the kernels' code."""
+    fields = 3 + len(case.transported())
+    arrays = 4 * fields + (fields if case.model.advection == "method-of-lines" else 0)
+    arrays += 3 + 1 + (3 if case.subgrid.kind != "none" else 0)
+    field = float(BlockArray.bytes_of(block, np.float64))
+    # Multigrid holds 4 arrays at cells and 4 at nodes on each level, which together are about 8/7 of the finest, and
+    # the projections 3 more.
+    parts = {
+        "fields": arrays * field,
+        "states at faces": 9 * field,
+        "linear solvers": (8 * 8 / 7 + 3) * field,
+    }
+    if items := HaloPlan(block, fields, 8, corners=True, wrap=(False, False, False)).buffer_items:
+        parts["halo buffers"] = (
+            2 * 2.5 * items * 8
+        )  # of the fields, the tendencies, and velocities, pressure and solvers
+    return parts
+
+
 def estimate(case: WindCase, n_ranks: int) -> Estimate:
     """Return decomposition, memory, output and least work of the case on n_ranks ranks."""
     shape, grid = case.grid.shape, process_grid(case, n_ranks)
@@ -159,10 +182,23 @@ def estimate(case: WindCase, n_ranks: int) -> Estimate:
         # A solver for each set of sides: at most three have x, b, faces, reaction and a copy, and levels below them.
         solvers += 3 * 10.0 * 8 * own
     memory = arrays * BlockArray.bytes_of(largest, np.float64) + 5 * 8.0 * own + solvers
+    on_device = device_bytes(case, largest) if case.run.device == "cuda" else {}
+    if on_device:  # the host holds a copy of the fields and the pressure, and the coarse levels
+        memory = (fields + 1.0) * BlockArray.bytes_of(largest, np.float64) + on_device.get(
+            "halo buffers", 0.0
+        )
     refusals = []
     if case.model.solver == "direct" and cells > DIRECT_CELLS:
         refusals.append(
             f'model.solver = "direct" is for at most {DIRECT_CELLS} cells, but the grid has {cells}. Use "multigrid".'
+        )
+    if on_device and (
+        cells <= COARSEST_CELLS or any(n // p < DEVICE_LAYERS for n, p in zip(shape, grid) if p > 1)
+    ):
+        refusals.append(
+            f'run.device = "cuda" needs more than {COARSEST_CELLS} cells, and blocks of at least {DEVICE_LAYERS} '
+            f"cells in directions that are divided, but {list(shape)} cells are divided by {list(grid)}. Use more "
+            f'cells, fewer ranks or run.device = "cpu".'
         )
     outputs = case.outputs()
     faces = messages = 0.0
@@ -183,4 +219,5 @@ def estimate(case: WindCase, n_ranks: int) -> Estimate:
         work=least_work(case, exchanged, 5.0 * messages * stages),
         seconds_beside=seconds_beside(case, n_ranks),
         refusals=tuple(refusals),
+        device_memory=on_device,
     )

@@ -15,7 +15,7 @@ from ridgeline.models.contract import Context, Metric, Model, Recorder, SolveCou
 from ridgeline.models.time_steps import FixedSteps, next_step
 from ridgeline.models.wind.diagnostics import Diagnostics
 from ridgeline.models.wind.engine_cpu import PHASES, CpuEngine
-from ridgeline.models.wind.estimate import estimate, least_work, process_grid
+from ridgeline.models.wind.estimate import device_bytes, estimate, least_work, process_grid
 from ridgeline.models.wind.initial import InitialState, set_start
 from ridgeline.models.wind.physical_terms import PhysicalTerms
 from ridgeline.models.wind.problem import GHOST
@@ -58,17 +58,21 @@ class Wind(Model):
         raise_on_all_ranks(comm, ConfigError(refusals[0]) if refusals else None)
         grid = process_grid(case, comm.size)
         cartesian, self._block = decompose(comm, case.grid.shape, grid, case.boundary.periodic(), GHOST)
-        self._terms = PhysicalTerms(case, self._block, comm)
-        m = case.model
-        self._engine = CpuEngine(
-            make_problem(case),
-            cartesian,
-            self._block,
-            context,
-            self._terms,
-            m.tolerance,
-            m.solver == "direct",
-        )
+        problem, m = make_problem(case), case.model
+        self._engine: CpuEngine
+        if context.device == "cpu":
+            self._terms = PhysicalTerms(case, self._block, comm)
+            self._engine = CpuEngine(
+                problem, cartesian, self._block, context, self._terms, m.tolerance, m.solver == "direct"
+            )
+            self._device = ""
+        else:
+            from ridgeline.models.wind.device.engine_cuda import CudaEngine
+
+            memory = device_bytes(case, self._block)
+            engine = CudaEngine(problem, cartesian, self._block, context, case, m.tolerance, memory)
+            assert engine.terms is not None
+            self._engine, self._terms, self._device = engine, engine.terms, f" on {engine.device}"
         self._names = field_names(case)
         self._diagnostics = Diagnostics(self._engine, self._terms, comm, case.temperature.enabled)
         self._profiles = make_height_profiles(case, comm, self._block)
@@ -206,7 +210,7 @@ class Wind(Model):
         return {
             "process_grid": list(self._block.process_grid),
             "block": list(self._block.shape_local),
-            "method": f"{m.advection}, {m.reconstruction}; diffusion {m.diffusion}; {m.solver}",
+            "method": f"{m.advection}, {m.reconstruction}; diffusion {m.diffusion}; {m.solver}{self._device}",
             "field_bytes_per_rank": self._engine.allocated(),
         }
 
@@ -246,11 +250,9 @@ class Wind(Model):
         fields = dict(zip(self._names, self._engine.fields))
         energy = fields.pop(ENERGY, None)
         velocity = [fields.pop(name) for name in ("u", "v", "w")]
-        terms = self._terms
+        viscosity, diffusivity = self._engine.eddies
         on_surface = self._case.has_surface()
-        return ProfiledFlow(
-            self._time, velocity, fields, terms.viscosity, terms.diffusivity, energy, on_surface
-        )
+        return ProfiledFlow(self._time, velocity, fields, viscosity, diffusivity, energy, on_surface)
 
     def image_fields(self) -> tuple[str, ...]:
         return self._case.output_names()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numba
 import numpy as np
+from numpy.typing import NDArray
 
 from ridgeline.blocks.block import Block, BlockArray
 from ridgeline.jit.kernel import Specialisation, specialise
@@ -30,6 +31,7 @@ from ridgeline.parallel.allreduce import kernels_of_sums
 if TYPE_CHECKING:
     from mpi4py import MPI
 
+Array = NDArray[np.float64]
 Fields = Sequence[BlockArray]
 
 
@@ -132,22 +134,31 @@ class PhysicalTerms:
 
     def add(self, fields: Fields, out: Fields, time: float, dt: float) -> None:
         """Add what acts on the fields to their tendencies, without eddy diffusion. Collective."""
+        self._act(fields, out, time)
+        self._add_damping(fields, out, dt)
+        if self.viscosity is not None:
+            self._add_stress(fields, out)
+
+    def _act(self, fields: Fields, out: Fields, time: float) -> None:
+        """Add what the ground and turbines do. Collective."""
         self.update(fields, time)
         if self.surface is not None:
             theta = out[3].owned[0] if self._case.temperature.enabled else None
             self.surface.add(out[0].owned[0], out[1].owned[0], theta)
         if self.turbines is not None:
             self.turbines.add(out[0].owned, out[1].owned)
-        self._add_damping(fields, out, dt)
-        if self.viscosity is not None:
-            assert self._source is not None
-            u, v, w = (q.flat for q in fields[:3])
-            targets = tuple(each.flat for each in out[:3])
-            kernels_diffusion.add_transposed_stress(
-                u, v, w, self.viscosity.flat, *self._extent, self._per_width, targets
-            )
-            if self._names[-1:] == (ENERGY,):
-                np.add(out[-1].owned, self._source.owned, out=out[-1].owned)
+
+    def _add_stress(self, fields: Fields, out: Fields) -> None:
+        """Add the transposed stress of the eddy viscosity, and the sources of the subgrid energy."""
+        assert self.viscosity is not None
+        assert self._source is not None
+        u, v, w = (q.flat for q in fields[:3])
+        targets = tuple(each.flat for each in out[:3])
+        kernels_diffusion.add_transposed_stress(
+            u, v, w, self.viscosity.flat, *self._extent, self._per_width, targets
+        )
+        if self._names[-1:] == (ENERGY,):
+            np.add(out[-1].owned, self._source.owned, out=out[-1].owned)
 
     def _add_damping(self, fields: Fields, out: Fields, dt: float) -> None:
         if not self._case.damping.depth:
@@ -161,7 +172,10 @@ class PhysicalTerms:
         if p.damps_theta:
             targets[3] = p.damped_theta
         for number, target in targets.items():
-            add_damping(fields[number].flat, *self._extent, target, rate, out[number].flat)
+            self._damp(fields[number], target, rate, out[number])
+
+    def _damp(self, q: BlockArray, target: Array, rate: Array, out: BlockArray) -> None:
+        add_damping(q.flat, *self._extent, target, rate, out.flat)
 
     def eddy_coefficient(self, number: int) -> tuple[float, BlockArray] | None:
         """Return the factor and the field whose product is a field's eddy diffusivity, None without a closure."""
@@ -176,6 +190,9 @@ class PhysicalTerms:
             found = self.eddy_coefficient(number)
             if found is not None:
                 factor, coefficient = found
-                kernels_diffusion.add_eddy_diffusion(
-                    q.flat, coefficient.flat, *self._extent, self._per_width, factor, target.flat
-                )
+                self._add_eddy_flux(q, coefficient, factor, target)
+
+    def _add_eddy_flux(self, q: BlockArray, coefficient: BlockArray, factor: float, out: BlockArray) -> None:
+        kernels_diffusion.add_eddy_diffusion(
+            q.flat, coefficient.flat, *self._extent, self._per_width, factor, out.flat
+        )

@@ -116,7 +116,7 @@ class FlowProjections:
         self._problem, self._comm, self._block, self._is_direct = problem, cartesian, block, direct
         self._tolerance = tolerance
         sides = flow_sides(problem)
-        self._nodal = NodalProjection(cartesian, block, problem.widths, sides)
+        self._nodal = self._make_nodal(sides)
         self.nodes = self._nodal.solver.block
         mac = at_nodes = None
         if direct:
@@ -126,11 +126,30 @@ class FlowProjections:
             ]
             mac = RootSolver(cartesian, block, cell_solver(problem).solve, vanishing)
             at_nodes = RootSolver(cartesian, self._nodal.phi.block, node_solver(problem).solve)
-        self._mac = MacProjection(cartesian, block, problem.widths, sides, mac)
+        self._mac = self._make_mac(sides, mac)
         self._at_nodes = at_nodes
-        self._x = BlockArray.allocate(block, np.float64)
+        self._x = self._new_field()
         self._helmholtz: dict[tuple[Any, ...], tuple[float | NDArray[Any], Any]] = {}
         self.solves = {name: SolveCount() for name in ("mac", "nodal", "diffusion")}
+
+    # What follows up to the next rule is of host memory: projections on another device have their own.
+
+    def _make_nodal(self, sides: list[FlowSides]) -> NodalProjection:
+        return NodalProjection(self._comm, self._block, self._problem.widths, sides)
+
+    def _make_mac(self, sides: list[FlowSides], solver: RootSolver | None) -> MacProjection:
+        return MacProjection(self._comm, self._block, self._problem.widths, sides, solver)
+
+    def _new_field(self) -> BlockArray:
+        return BlockArray.allocate(self._block, np.float64)
+
+    def _scale(self, field: BlockArray, factor: float, out: BlockArray) -> None:
+        np.multiply(field.flat, factor, out=out.flat)
+
+    def _largest(self, field: BlockArray) -> float:
+        return float(abs(field.owned).max())
+
+    # ---- projections ----
 
     def project_faces(self, faces: Sequence[BlockArray], rate: float) -> None:
         """Make the velocities across the lower faces in z, y and x free of divergence, of owned cells and one beyond.
@@ -144,7 +163,7 @@ class FlowProjections:
     def largest_divergence(self, faces: Sequence[BlockArray]) -> float:
         """Return the largest divergence of face velocities in this block."""
         self._mac.set_divergence(faces, self._x)
-        return float(abs(self._x.owned).max())
+        return self._largest(self._x)
 
     def add_gradient(self, pressure: BlockArray, factor: float, velocity: Sequence[BlockArray]) -> None:
         """Add factor G p to the owned cells of u, v and w."""
@@ -166,7 +185,7 @@ class FlowProjections:
             np.divide(b.owned, volume, out=b.owned)
             result: Any = self._at_nodes.solve(b, phi)
         else:
-            np.multiply(pressure.flat, dt, out=phi.flat)
+            self._scale(pressure, dt, phi)
             absolute = max(self._tolerance * rate, TINY) * volume
             result = projection.solver.solve(None, None, self._tolerance, MOST_CYCLES, absolute=absolute)
         self._count("nodal", result.cycles, result.converged)

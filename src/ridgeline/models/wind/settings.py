@@ -10,7 +10,7 @@ from pydantic import Field
 
 from ridgeline.config import sections
 from ridgeline.config.case import AnyCase
-from ridgeline.config.expressions import VARIABLES, faults
+from ridgeline.config.expressions import VARIABLES, faults, parse
 from ridgeline.config.fields import Checked, FormulaText, Number, PathText, Problem, choices, setting
 from ridgeline.config.part_selection import UniformGrid
 from ridgeline.config.parts import PartSection
@@ -41,8 +41,10 @@ class RunSection(sections.RunSection):
 
     model: Literal["wind"] = setting(..., "Model to run. `ridgeline explain` lists the models.")
     precision: Literal["float64"] = setting("float64", "Floating-point type of the fields.")
-    device: Literal["cpu"] = setting(
-        "cpu", "Device on which the kernels run. This model has no kernels for GPUs yet."
+    device: Literal["cpu", "cuda"] = setting(
+        "cpu",
+        'Device on which the kernels run. "cuda" is for explicit diffusion and multigrid, with periodic sides, walls '
+        "and the ground, and without turbines.",
     )
 
 
@@ -331,11 +333,44 @@ class WindCase(AnyCase):
                     "model.solver",
                     '"multigrid" with "crank-nicolson" and a subgrid closure, whose viscosity varies',
                 )
+        if self.run.device == "cuda":
+            yield from self._device_problems()
         limit = self.diffusive_step()
         if m.dt is not None and m.diffusion == "explicit" and m.dt > limit:
             yield Problem(
                 "model.dt", f'at most {limit:.4g}, the limit of explicit diffusion, or "crank-nicolson"'
             )
+
+    def _device_problems(self) -> Iterator[Problem]:
+        """Yield what has no kernels for GPUs."""
+        reason = 'with run.device = "cuda", because there are no GPU kernels for it'
+        if self.model.solver != "multigrid":
+            yield Problem("model.solver", f'"multigrid" {reason.replace("for it", "for direct solvers")}')
+        if self.model.diffusion != "explicit":
+            yield Problem(
+                "model.diffusion", f'"explicit" {reason.replace("for it", "for implicit diffusion")}'
+            )
+        if self.turbine:
+            yield Problem(
+                "run.device", '"cpu" with [[turbine]], because there are no GPU kernels for turbines'
+            )
+        if self.driving.kind == "hub-height":
+            yield Problem("driving.kind", f'another one than "hub-height" {reason}')
+        for name in SIDES:
+            side = self.boundary.side(name)
+            if side.kind in ("inflow", "outflow"):
+                yield Problem(f"boundary.{name}.kind", f'another one than "{side.kind}" {reason}')
+            texts = {
+                "velocity": side.velocity,
+                "theta": (side.theta or "0",),
+                "theta_flux": (side.theta_flux,),
+            }
+            for key, formulas in (*texts.items(), ("scalars", side.scalars)):
+                if any(parse(text, VARIABLES).variables for text in formulas):
+                    yield Problem(
+                        f"boundary.{name}.{key}",
+                        f"numbers {reason.replace('for it', 'for formulas of sides')}",
+                    )
 
     def diffusive_step(self) -> float:
         """Return the longest step with which explicit molecular diffusion is stable."""
