@@ -20,6 +20,7 @@ class Engine(Protocol):
     """Holds u and v of one block on a device, advances them and keeps their ghosts up to date."""
 
     steps_per_sweep: int
+    steps_per_call: int  # the most steps that the next call of `advance` makes
     bytes_exchanged: float  # sent to other ranks by this rank, per step
     messages: float  # sent to other ranks by this rank, per step
     method: str  # how it exchanges and sweeps, for the run header
@@ -40,7 +41,7 @@ class Engine(Protocol):
         """Return the sums over this rank's cells of (new - old)^2 and new^2 of the last sweep, for u and for v."""
 
     def advance(self, step: int, most: int) -> int:
-        """Advance from `step` by one sweep of at most `most` steps, return how many. Collective, with neighbours.
+        """Advance from `step` by at most `most` steps, return how many. Collective, with neighbours.
 
         A GPU may still be at work when it returns, at most one launch behind.
         """

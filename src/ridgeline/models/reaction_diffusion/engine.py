@@ -16,6 +16,7 @@ class ReactionEngine(Protocol):
     """Holds the species of one block on a device, advances them and keeps their ghosts up to date."""
 
     steps_per_sweep: int
+    steps_per_call: int  # the most steps that the next call of `advance` makes
     bytes_exchanged: float  # sent to other ranks by this rank, per step
     messages: float  # sent to other ranks by this rank, per step
     method: str  # how it exchanges and sweeps, for the run header
@@ -24,7 +25,10 @@ class ReactionEngine(Protocol):
         """Compile or load every kernel."""
 
     def use_times(self, times: list[float], dt: float) -> None:
-        """Let the next sweep make steps that begin at these times, each of length dt."""
+        """Let the next sweep make steps that begin at these times, each of length dt.
+
+        Where a call may make several sweeps, nothing depends on the time, and the times are those of the first one.
+        """
 
     def host(self) -> tuple[NDArray[Any], ...]:
         """Return the owned cells of each species on the host: views on a CPU, the latest copies from a GPU."""
@@ -33,7 +37,7 @@ class ReactionEngine(Protocol):
         """Take over what was written into the arrays of `host`, and fill the ghosts. Collective, with neighbours."""
 
     def advance(self, step: int, most: int) -> int:
-        """Advance from `step` by one sweep of at most `most` steps, return how many. Collective, with neighbours."""
+        """Advance from `step` by at most `most` steps, return how many. Collective, with neighbours."""
 
     def squares(self) -> list[tuple[float, float]]:
         """Return the sums over this rank's cells of (change in a step)^2 and u^2 of each species."""
