@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 # Cells that a thread advances by a step in one call, if it can make several sweeps: some milliseconds, after which
 # signals are answered. A larger block makes one sweep, and a slow one ends after `sweep.LONGEST_CALL`.
 CELLS_PER_CALL = 1 << 22
+MOST_EXCHANGES = 32  # of a call, which take milliseconds each where processes outnumber the cores
 
 
 def usual_tiling(
@@ -98,11 +99,13 @@ class SweepEngine:
         faces = {(axis, side) for d in across_faces for axis, side in enumerate(d) if side}
         boxes = split_for_overlap(block, faces)
         self._first_boxes, self._rest_boxes = (np.array(each, np.int64).reshape(-1, 6) for each in boxes)
-        # A rank that waits for no other one may make several sweeps in a call.
         self._team = make_barrier(context.threads)
-        cells = math.prod(block.shape_local) * self.steps_per_sweep
-        is_alone = len(rules) == 1 and not self._halo.messages_sent and threads_meet(context.threads)
-        self._sweeps_per_call = max(1, CELLS_PER_CALL * context.threads // cells) if is_alone else 1
+        # A kernel makes several sweeps if no other rank is waited for. All ranks make as many sweeps in a call.
+        largest = Block.of_rank(block.shape_global, block.process_grid, 0)
+        cells = math.prod(largest.shape_local) * self.steps_per_sweep
+        most = max(1, CELLS_PER_CALL * context.threads // cells)
+        self._is_alone = cartesian.size == 1 and threads_meet(context.threads)
+        self._sweeps_per_call = 1 if len(rules) > 1 else most if self._is_alone else min(most, MOST_EXCHANGES)
         self._is_first_call = True
         self._scratch_rows = 0
         usual = usual_tiling(cartesian, self._dtype, self._n_fields, block.shape_local)
@@ -168,7 +171,7 @@ class SweepEngine:
     def steps_per_call(self) -> int:
         """The most steps that the next call of `advance` makes: one sweep in the first, which warms caches."""
         # The threads of several sweeps wait for each other, so that all of them must run.
-        is_one = self._is_first_call or numba.get_num_threads() < self._context.threads
+        is_one = self._is_first_call or (self._is_alone and numba.get_num_threads() < self._context.threads)
         return self.steps_per_sweep * (1 if is_one else self._sweeps_per_call)
 
     def advance(self, step: int, most: int) -> int:
@@ -180,6 +183,15 @@ class SweepEngine:
         steps = min(most, self.steps_per_sweep)
         most_sweeps = most // steps
         self._is_first_call = False
+        if self._is_alone:
+            return steps * self._sweep_and_exchange(step, steps, most_sweeps)
+        for n in range(most_sweeps):
+            self._sweep_and_exchange(step + n * steps, steps, 1)
+        return steps * most_sweeps
+
+    def _sweep_and_exchange(self, step: int, steps: int, most_sweeps: int) -> int:
+        """Make a sweep of all stages, or several sweeps of a single stage without messages; return how many."""
+        sweeps = 1
         regions = self._context.regions
         compute, exchange = regions("compute"), regions("exchange")
         for stage in range(len(self._sweeps)):
@@ -194,7 +206,7 @@ class SweepEngine:
             with exchange:
                 self._halo.finish(new)
             self._now = (self._now + sweeps) % 2
-        return steps * sweeps
+        return sweeps
 
     def overwrite_other(self, step: int) -> None:
         """Sweep the first stage from the present fields into the others, which is no step. No communication."""
