@@ -169,9 +169,13 @@ class SweepEngine:
 
     @property
     def steps_per_call(self) -> int:
-        """The most steps that the next call of `advance` makes: one sweep in the first, which warms caches."""
+        """The most steps that the next call of `advance` makes.
+
+        The first call, which warms caches, makes one sweep, and so do those of which a trace is kept.
+        """
         # The threads of several sweeps wait for each other, so that all of them must run.
-        is_one = self._is_first_call or (self._is_alone and numba.get_num_threads() < self._context.threads)
+        lacks_threads = self._is_alone and numba.get_num_threads() < self._context.threads
+        is_one = self._is_first_call or lacks_threads or self._context.regions.timeline is not None
         return self.steps_per_sweep * (1 if is_one else self._sweeps_per_call)
 
     def advance(self, step: int, most: int) -> int:
