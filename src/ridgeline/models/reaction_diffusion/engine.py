@@ -16,10 +16,13 @@ class ReactionEngine(Protocol):
     """Holds the species of one block on a device, advances them and keeps their ghosts up to date."""
 
     steps_per_sweep: int
-    steps_per_call: int  # the most steps that the next call of `advance` makes
     bytes_exchanged: float  # sent to other ranks by this rank, per step
     messages: float  # sent to other ranks by this rank, per step
     method: str  # how it exchanges and sweeps, for the run header
+
+    @property
+    def steps_per_call(self) -> int:
+        """The most steps that the next call of `advance` makes."""
 
     def compile(self) -> None:
         """Compile or load every kernel."""
