@@ -35,12 +35,8 @@ class Fields:
             for start in range(0, array.flat.size, wave.size):
                 piece = array.flat[start : start + wave.size]
                 piece[:] = mean + wave[: piece.size]
-            # Our sweep wraps rows in x by itself; C reads ghosts. So they hold what a wrap gives.
-            cells = array.ghosted
-            cells[..., :ghost], cells[..., -ghost:] = (
-                cells[..., -2 * ghost : -ghost],
-                cells[..., ghost : 2 * ghost],
-            )
+            # Our sweep wraps by itself, and C reads ghosts, which therefore hold what a wrap gives.
+            array.ghosted[...] = np.pad(array.owned.copy(), ghost, mode="wrap")
         return fields
 
     @property

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from gray_scott_peers import Fields, c_plain
+from gray_scott_ranks import advance
 from harness.c_library import CUnavailable
 from harness.machine import describe
 from harness.peer import peer_python
@@ -95,22 +96,32 @@ def timed(step: Callable[[], object], steps: int) -> float:
     return (time.process_time() - begin) / steps
 
 
-class Peer:
-    """A program in another environment, which answers each call with the CPU time of a step."""
+def timed_model(model: Any, steps: int) -> float:
+    """Return the CPU time of a step of a model, which may make several in a call."""
+    return timed(lambda: advance(model, steps), 1) / steps
 
-    def __init__(self, python: str, program: str, n: int, steps: int) -> None:
-        one = dict.fromkeys(("OMP_NUM_THREADS", "NUMBA_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
+
+class Peer:
+    """A process that says "ready", and then answers each call with the seconds of a step."""
+
+    def __init__(self, command: list[str], threads: int = 1) -> None:
+        pools = dict.fromkeys(("OMP_NUM_THREADS", "NUMBA_NUM_THREADS", "OPENBLAS_NUM_THREADS"), str(threads))
         self._process = subprocess.Popen(
-            [python, "-c", program, str(n), str(steps), json.dumps(CONSTANTS)],
+            command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            env=os.environ | one | {"DEVITO_LANGUAGE": "openmp"},
+            env=os.environ | pools | {"DEVITO_LANGUAGE": "openmp"},
         )
         assert self._process.stdout
         while (line := self._process.stdout.readline().strip()) != "ready":
             if not line and self._process.poll() is not None:
                 raise RuntimeError("the peer ended; see its message")
+
+    @classmethod
+    def of_program(cls, python: str, program: str, n: int, steps: int, threads: int = 1) -> "Peer":
+        """Start a program of this file in another environment."""
+        return cls([python, "-c", program, str(n), str(steps), json.dumps(CONSTANTS)], threads)
 
     def __call__(self) -> float:
         assert self._process.stdin
@@ -182,13 +193,9 @@ def candidates(n: int, peers: str | None) -> Iterator[tuple[str, Callable[[], fl
     for name, make in (("formulas", ours), ("built-in", built_in)):
         for steps_per_sweep in (1, 2):
             model = make(n, steps_per_sweep)
-            step = partial(model.step, steps_per_sweep)
             words = name if steps_per_sweep == 1 else f"{name}, 2 steps per sweep"
-            calls = steps // steps_per_sweep
-            yield (
-                words,
-                lambda step=step, calls=calls, each=steps_per_sweep: timed(step, calls) / each,  # type: ignore[misc]
-            )
+            many = steps // steps_per_sweep * steps_per_sweep
+            yield words, partial(timed_model, model, many)
     try:
         sweep, fields = c_plain("float64", 1, True), Fields.allocate((n, n, n), "float64")
         both = [fields, fields.swapped()]
@@ -198,9 +205,9 @@ def candidates(n: int, peers: str | None) -> Iterator[tuple[str, Callable[[], fl
     by_hand = with_numpy(n)
     yield "NumPy", lambda: timed(by_hand, max(1, steps // 20))
     if peers:
-        yield "Devito", Peer(peers, DEVITO, n, steps)
+        yield "Devito", Peer.of_program(peers, DEVITO, n, steps)
     if peers and n <= LARGEST_OF_PDE:
-        yield "py-pde", Peer(peers, PY_PDE, n, steps)
+        yield "py-pde", Peer.of_program(peers, PY_PDE, n, steps)
 
 
 def rows(n: int, rounds: int, peers: str | None) -> Iterator[Row]:

@@ -34,6 +34,24 @@ def pairs(schedule, dt=1.0, sweep=100, at=START):
     return met
 
 
+@pytest.mark.parametrize("dt", [0.1, 0.25, 1 / 3])
+@pytest.mark.parametrize("until", [math.inf, 3.0, 7.31, 40.0])
+def test_a_series_of_steps_has_the_times_of_single_ones(dt, until):
+    steps = FixedSteps(dt)
+    times = [0.0]
+    lengths = []
+    while times[-1] < min(until, 30.0):
+        length, after = steps.next(len(lengths), times[-1], until)
+        lengths.append(length)
+        times.append(after)
+    for first, most in product(range(0, len(lengths), 7), (1, 2, 9, 50)):
+        length, count, after = steps.series(first, times[first], until, min(most, len(lengths) - first))
+        assert lengths[first : first + count] == [length] * count
+        assert after == times[first + count]
+        last = first + count
+        assert count == most or last == len(lengths) or lengths[last] != length
+
+
 def due(met, interval):
     return [now for before, now in met if interval.due(before, now)]
 

@@ -420,8 +420,8 @@ class HaloExchange:
         corners : bool
             Also exchange edges and corners.
         wrap : tuple of three bools
-            Per axis, whether to fill ghosts of a periodic direction that one rank owns. A sweep that wraps in x by
-            itself passes (True, True, False) and saves a cache line per row.
+            Per axis, whether to fill ghosts of a periodic direction that one rank owns. A sweep that wraps by itself
+            passes (False, False, False).
         method : str
             "pack" (compiled kernels and contiguous buffers), "datatypes" (MPI derived datatypes), or "auto", with
             which the autotuner chooses "pack" unless the other is clearly faster. Timing runs exchanges of set 0,

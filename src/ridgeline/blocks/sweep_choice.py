@@ -215,8 +215,9 @@ class _SweepTrials:
             in_turn_per_node(self._context.comm, engine.compile)
             self._engines[variant.steps] = engine
         engine.cut(variant.tiling)
-        for _ in range(self._sweeps_per_call(variant)):
-            engine.advance(0, variant.steps)
+        left = self._sweeps_per_call(variant) * variant.steps
+        while left:
+            left -= engine.advance(0, left)
         return {}
 
     def free(self) -> None:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numba
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from ridgeline.blocks.block import Block, BlockArray
 from ridgeline.blocks.field_summary import scan, scan_extrema
 from ridgeline.blocks.halo import HaloExchange
-from ridgeline.blocks.overlap import CellRange, split_for_overlap
-from ridgeline.blocks.sweep import Sides, Sweep, Tiling, make_scratch, make_sweep, tiling
+from ridgeline.blocks.overlap import split_for_overlap
+from ridgeline.blocks.sweep import MADE, Sides, Sweep, Tiling, make_scratch, make_sweep, tiling
 from ridgeline.blocks.sweep_rows import CellRule
+from ridgeline.jit.barrier import make_barrier, threads_meet
 from ridgeline.jit.kernel import compile_kernels, specialise
 from ridgeline.jit.random import Generator
 from ridgeline.parallel.allreduce import kernels_of_sums
@@ -24,6 +27,11 @@ from ridgeline.runtime.machine import cache_sizes
 
 if TYPE_CHECKING:
     from mpi4py import MPI
+
+# Cells that a thread advances by a step in one call, if it can make several sweeps: some milliseconds, after which
+# signals are answered. A larger block makes one sweep, and a slow one ends after `sweep.LONGEST_CALL`.
+CELLS_PER_CALL = 1 << 22
+MOST_EXCHANGES = 32  # of a call, which take milliseconds each where processes outnumber the cores
 
 
 def usual_tiling(
@@ -78,18 +86,27 @@ class SweepEngine:
         ]
         self._flat = [tuple(field.flat for field in fields) for fields in self._sets]
         self._now = 0
-        self._sweeps: list[Sweep] = [make_sweep(rule, generator) for rule in rules]
+        self._sweeps: list[Sweep] = [make_sweep(rule, generator, context.threads > 1) for rule in rules]
         self._halo = HaloExchange.of_fields(
             cartesian,
             self._sets,
             corners=self.steps_per_sweep > 1,
-            wrap=(True, True, False),  # the sweep wraps rows that are whole rings
+            wrap=(False, False, False),  # the sweep wraps directions that are not cut
             n_threads=context.threads,
         )
         # Cells that are sent across an edge or a corner lie in the layers of a face that is sent as well.
         across_faces = [d for d in self._halo.directions if sum(map(abs, d)) == 1]
         faces = {(axis, side) for d in across_faces for axis, side in enumerate(d) if side}
-        self._first_boxes, self._rest_boxes = split_for_overlap(block, faces)
+        boxes = split_for_overlap(block, faces)
+        self._first_boxes, self._rest_boxes = (np.array(each, np.int64).reshape(-1, 6) for each in boxes)
+        self._team = make_barrier(context.threads)
+        # A kernel makes several sweeps if no other rank is waited for. All ranks make as many sweeps in a call.
+        largest = Block.of_rank(block.shape_global, block.process_grid, 0)
+        cells = math.prod(largest.shape_local) * self.steps_per_sweep
+        most = max(1, CELLS_PER_CALL * context.threads // cells)
+        self._is_alone = cartesian.size == 1 and threads_meet(context.threads)
+        self._sweeps_per_call = 1 if len(rules) > 1 else most if self._is_alone else min(most, MOST_EXCHANGES)
+        self._is_first_call = True
         self._scratch_rows = 0
         usual = usual_tiling(cartesian, self._dtype, self._n_fields, block.shape_local)
         self.cut(cut or usual(self.steps_per_sweep))
@@ -150,32 +167,56 @@ class SweepEngine:
             sums.append((changed, whole))
         return sums
 
+    @property
+    def steps_per_call(self) -> int:
+        """The most steps that the next call of `advance` makes.
+
+        The first call, which warms caches, makes one sweep, and so do those of which a trace is kept.
+        """
+        # The threads of several sweeps wait for each other, so that all of them must run.
+        lacks_threads = self._is_alone and numba.get_num_threads() < self._context.threads
+        is_one = self._is_first_call or lacks_threads or self._context.regions.timeline is not None
+        return self.steps_per_sweep * (1 if is_one else self._sweeps_per_call)
+
     def advance(self, step: int, most: int) -> int:
-        """Advance from `step` by one sweep of at most `most` steps, return how many. Collective, with neighbours."""
+        """Advance from `step` by one sweep, or by several sweeps of full length, by at most `most` steps in all.
+
+        Return how many. Collective, with neighbours.
+        """
+        most = min(most, self.steps_per_call)
         steps = min(most, self.steps_per_sweep)
+        most_sweeps = most // steps
+        self._is_first_call = False
+        if self._is_alone:
+            return steps * self._sweep_and_exchange(step, steps, most_sweeps)
+        for n in range(most_sweeps):
+            self._sweep_and_exchange(step + n * steps, steps, 1)
+        return steps * most_sweeps
+
+    def _sweep_and_exchange(self, step: int, steps: int, most_sweeps: int) -> int:
+        """Make a sweep of all stages, or several sweeps of a single stage without messages; return how many."""
+        sweeps = 1
         regions = self._context.regions
         compute, exchange = regions("compute"), regions("exchange")
         for stage in range(len(self._sweeps)):
-            new = 1 - self._now
             with compute:
                 self.update_sides(stage)
-                for box in self._first_boxes:
-                    self._run(stage, box, step, steps)
+                self._run(stage, self._first_boxes, step, steps)
+            new = 1 - self._now
             with exchange:
                 self._halo.start(new)
             with compute:
-                for box in self._rest_boxes:
-                    self._run(stage, box, step, steps)
+                sweeps = self._run(stage, self._rest_boxes, step, steps, most_sweeps)
             with exchange:
                 self._halo.finish(new)
-            self._now = new
-        return steps
+            self._now = (self._now + sweeps) % 2
+        return sweeps
 
     def overwrite_other(self, step: int) -> None:
         """Sweep the first stage from the present fields into the others, which is no step. No communication."""
         self.update_sides(0)
-        for box in self._first_boxes + self._rest_boxes:
-            self._run(0, box, step, 1)
+        for boxes in (self._first_boxes, self._rest_boxes):
+            self._run(0, boxes, step, 1)
 
     def update_sides(self, stage: int) -> None:
         """Set what lies beyond sides for a stage of the next sweep, where it changes with time."""
@@ -193,18 +234,24 @@ class SweepEngine:
         fields = sum(array.flat.nbytes for pair in self._sets for array in pair)
         return fields + sum(array.nbytes for array in self._scratch)
 
-    def _run(self, stage: int, box: CellRange, step: int, steps: int) -> None:
-        """Sweep one box of local cells (z0, z1, y0, y1, x0, x1) from the present fields into the other set."""
+    def _run(self, stage: int, boxes: NDArray[np.int64], step: int, steps: int, sweeps: int = 1) -> int:
+        """Sweep boxes, (n, 6) of local cells z0, z1, y0, y1, x0, x1, from the present fields into the other set.
+
+        Further sweeps go back and forth. Return how many were made, which are fewer if they take long.
+        """
+        if not len(boxes):
+            return sweeps
         block, field = self._block, self._sets[0][0]
         self._sweeps[stage](
             self._flat[self._now],
             (field.origin, field.row_pitch, field.plane_pitch),
-            box,
+            boxes,
             block.offset_global,
             block.shape_global,
             block.periodic,
             step,
             steps,
+            sweeps,
             self._keys,
             self.coefficients[stage],
             # A plain tuple, as in the signature: for `Sides` itself Numba would compile the sweep again.
@@ -212,6 +259,8 @@ class SweepEngine:
             self._tiling.tile_rows,
             self._tiling.streaming,
             self._context.threads,
+            self._team,
             self._scratch,
             self._flat[1 - self._now],
         )
+        return int(self._team[0, MADE])

@@ -101,6 +101,12 @@ class FixedSteps:
         """
         length, after = self.next(step, time, until)
         count = 1
+        on_time = length == self.dt and after == (step + 1) * self.dt and time == step * self.dt
+        if on_time and after != until:
+            # The same at once, as long as the steps that are shortened are far.
+            far = most if math.isinf(until) else int(min(most, (until - time) / self.dt - SPREAD - 2))
+            if far > 1:
+                count, after = far, (step + far) * self.dt
         while count < most and after != until:
             another, later = self.next(step + count, after, until)
             if another != length:

@@ -2,8 +2,7 @@
 
 Every pass takes a `Team` first, and is one parallel region. The strips of a wavefront are shared among the threads by
 rows, and a barrier separates the wavefronts. Rows should be ordered by wavefronts of the whole matrix
-(`sparse.wavefronts.WHOLE`), which are few and wide. A thread that waits long yields its core, because ranks and
-threads may outnumber the cores.
+(`sparse.wavefronts.WHOLE`), which are few and wide.
 
 The passes need as many Numba threads running at the same time as the team has; `make_team` checks that.
 """
@@ -12,10 +11,10 @@ from typing import Any, NamedTuple
 
 import numba
 import numpy as np
-from numba import float64, int32, int64, prange, types
+from numba import float64, int32, prange, types
 from numpy.typing import NDArray
 
-from ridgeline.jit.atomics import load_acquire, store_release
+from ridgeline.jit.barrier import COUNTS, make_barrier, meet, threads_meet, wait_for_team
 from ridgeline.jit.kernel import Specialisation, kernel, specialise, subroutine
 from ridgeline.runtime.errors import ConfigError
 from ridgeline.sparse.row_strips import STRIPS, Strips, deal_strips
@@ -27,13 +26,6 @@ from ridgeline.sparse.sweeps import (
     multiply_strips,
 )
 
-_LINE = 8  # int64 in a cache line; every thread's count has its own line
-_SPINS = 2000  # reads of another thread's count before the core is yielded
-_FOREVER = np.iinfo(np.int64).max
-_MEETING_YIELDS = 1_000_000  # yields after which the threads of a team count as not running at the same time
-
-_sched_yield = types.ExternalFunction("sched_yield", types.int32())
-
 
 class Team(NamedTuple):
     """The data that threads share during a pass over one matrix."""
@@ -44,7 +36,7 @@ class Team(NamedTuple):
     sums: NDArray[Any]  # float64 [n_strips], each strip's part of a sum
 
 
-TEAM = types.NamedTuple((int32[:, ::1], int32[::1], int64[:, ::1], float64[::1]), Team)
+TEAM = types.NamedTuple((int32[:, ::1], int32[::1], COUNTS, float64[::1]), Team)
 
 
 def make_team(strips: Strips, n_threads: int) -> Team:
@@ -58,10 +50,10 @@ def make_team(strips: Strips, n_threads: int) -> Team:
     team = Team(
         deal_strips(strips, n_threads),
         deal_strips(whole, n_threads)[0],
-        np.zeros((n_threads, _LINE), np.int64),
+        make_barrier(n_threads),
         np.zeros(n_strips),
     )
-    if numba.get_num_threads() < n_threads or not _meet(team):
+    if not threads_meet(n_threads):
         raise ConfigError(
             f"{n_threads} threads must run at once, but Numba has {numba.get_num_threads()} threads or runs their "
             f"parts one after the other. Set NUMBA_NUM_THREADS={n_threads} and NUMBA_THREADING_LAYER=workqueue."
@@ -70,37 +62,11 @@ def make_team(strips: Strips, n_threads: int) -> Team:
 
 
 @subroutine
-def _wait(counts, thread, max_yields=_FOREVER):
-    """Wait until every thread has reached this barrier; return False if one has not after `max_yields` yields."""
-    flat = counts.reshape(-1)
-    reached = flat[thread * _LINE] + 1
-    store_release(flat, thread * _LINE, reached)
-    for other in range(counts.shape[0]):
-        spins = 0
-        while load_acquire(flat, other * _LINE) < reached:
-            spins += 1
-            if spins > _SPINS:
-                _sched_yield()
-                if spins - _SPINS > max_yields:
-                    return False
-    return True
-
-
-@kernel(lambda: (TEAM,), parallel=True, nogil=True)
-def _meet(team):
-    """Return whether all threads of the team were in a parallel region at the same time."""
-    met = np.zeros(team.counts.shape[0], np.bool_)
-    for thread in prange(team.counts.shape[0]):
-        met[thread] = _wait(team.counts, thread, _MEETING_YIELDS)
-    return met.all()
-
-
-@subroutine
 def _forward_zero_part(thread, team, lower, r, inverse_diagonal, x, half_product):
     for front in range(team.bounds.shape[0]):
         first, end = team.bounds[front, thread], team.bounds[front, thread + 1]
         forward_zero_strips(lower, first, end, r, inverse_diagonal, x, half_product)
-        _wait(team.counts, thread)
+        wait_for_team(team.counts, thread)
 
 
 @kernel(lambda: (TEAM, STRIPS, *[float64[::1]] * 4), parallel=True, nogil=True)
@@ -115,7 +81,7 @@ def _forward_part(thread, team, lower, r, half_product, inverse_diagonal, x):
     for front in range(team.bounds.shape[0]):
         first, end = team.bounds[front, thread], team.bounds[front, thread + 1]
         forward_strips(lower, first, end, r, half_product, inverse_diagonal, x)
-        _wait(team.counts, thread)
+        wait_for_team(team.counts, thread)
 
 
 @kernel(lambda: (TEAM, STRIPS, *[float64[::1]] * 4), parallel=True, nogil=True)
@@ -130,7 +96,7 @@ def _backward_part(thread, team, upper, half_product, inverse_diagonal, x):
     for front in range(team.bounds.shape[0] - 1, -1, -1):
         first, end = team.bounds[front, thread], team.bounds[front, thread + 1]
         backward_strips(upper, first, end, half_product, inverse_diagonal, x)
-        _wait(team.counts, thread)
+        wait_for_team(team.counts, thread)
 
 
 @kernel(lambda: (TEAM, STRIPS, *[float64[::1]] * 3), parallel=True, nogil=True)
@@ -145,7 +111,7 @@ def _backward_dot_part(thread, team, upper, half_product, inverse_diagonal, x, r
     for front in range(team.bounds.shape[0] - 1, -1, -1):
         first, end = team.bounds[front, thread], team.bounds[front, thread + 1]
         backward_dot_strips(upper, first, end, half_product, inverse_diagonal, x, r, team.sums)
-        _wait(team.counts, thread)
+        wait_for_team(team.counts, thread)
 
 
 @kernel(lambda: (TEAM, STRIPS, *[float64[::1]] * 4), parallel=True, nogil=True)
@@ -173,4 +139,4 @@ def multiply_dot(team, lower, upper, diagonal, x, y):
 
 def kernels() -> list[Specialisation]:
     """Return the kernels of this file."""
-    return specialise([_meet, forward_zero, forward, backward, backward_dot, multiply_dot])
+    return specialise([meet, forward_zero, forward, backward, backward_dot, multiply_dot])

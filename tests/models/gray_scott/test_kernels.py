@@ -13,6 +13,7 @@ from numba import get_num_threads, set_num_threads
 
 from ridgeline.blocks import sweep as kernels
 from ridgeline.blocks.block import Block, BlockArray
+from ridgeline.jit.barrier import make_barrier
 from ridgeline.jit.random import GENERATORS, PHILOX_7, PHILOX_10, round_keys
 from ridgeline.models.gray_scott.engine_cpu import held_sides
 from ridgeline.models.gray_scott.kernels import GRAY_SCOTT, numbers
@@ -63,6 +64,7 @@ class Sweeps:
     streaming: bool = False
     vector_bytes: int = 0
     boxes: Any = None
+    sweeps: int = 1
     fields: Any = None
     look: Any = None
     F: float = 0.02
@@ -78,24 +80,31 @@ def run(*given, **options):
     block = Block.of_rank(shape, (1, 1, 1), 0, ghost=fused)
     u, v, out_u, out_v = (BlockArray.allocate(block, dtype, fill=np.nan) for _ in range(4))
     u.owned[:], v.owned[:] = how.fields or start(shape, dtype)
-    sweep = kernels.make_sweep(GRAY_SCOTT, how.generator, how.vector_bytes)
+    sweep = kernels.make_sweep(GRAY_SCOTT, how.generator, n_threads > 1, how.vector_bytes)
     scratch = kernels.make_scratch(dtype, 2, shape, fused, how.tile_rows, n_threads)
     keys = round_keys(SEED, how.generator.rounds) if how.noise else None
     layout = (u.origin, u.row_pitch, u.plane_pitch)
     periodic = (how.boundary == "periodic",) * 3
     c = coefficients(0.2, 0.1, how.F, how.k, how.noise, how.dt, dtype)
-    for step in range(0, how.steps, fused):
-        fill_ghosts(u, how.boundary, 1.0)
-        fill_ghosts(v, how.boundary, 0.0)
-        for box in how.boxes or [(0, shape[0], 0, shape[1], 0, shape[2])]:
-            sweep(
-                (u.flat, v.flat), layout, box, (0, 0, 0), shape, periodic, step, fused, keys,
-                numbers(c, dtype, fused), held_sides(dtype),
-                how.tile_rows, how.streaming, n_threads, scratch, (out_u.flat, out_v.flat),
-            )  # fmt: skip
-        u, v, out_u, out_v = out_u, out_v, u, v
+    team, advanced = make_barrier(n_threads), 0
+    while advanced < how.steps:
+        if how.boxes:  # otherwise the sweep fills all ghosts itself
+            fill_ghosts(u, how.boundary, 1.0)
+            fill_ghosts(v, how.boundary, 0.0)
+        sweeps = min(how.sweeps, (how.steps - advanced) // fused)
+        boxes = how.boxes or [(0, shape[0], 0, shape[1], 0, shape[2])]
+        sweep(
+            (u.flat, v.flat), layout, np.array(boxes), (0, 0, 0), shape, periodic, advanced, fused, sweeps, keys,
+            numbers(c, dtype, fused), held_sides(dtype),
+            how.tile_rows, how.streaming, n_threads, team, scratch, (out_u.flat, out_v.flat),
+        )  # fmt: skip
+        made = int(team[0, kernels.MADE])
+        assert 1 <= made <= sweeps
+        if made % 2:
+            u, v, out_u, out_v = out_u, out_v, u, v
+        advanced += made * fused
         if how.look:
-            how.look(step + fused, u.owned, v.owned)
+            how.look(advanced, u.owned, v.owned)
     return u.owned.copy(), v.owned.copy()
 
 
@@ -127,6 +136,9 @@ def test_the_cut_of_the_work_changes_no_bit():
         {"fused": 2},
         {"fused": 3, "n_threads": 2, "streaming": True},
         {"fused": 6, "tile_rows": 4},
+        {"sweeps": 4},
+        {"sweeps": 6, "n_threads": 2},
+        {"sweeps": 3, "n_threads": 2, "fused": 2},
     ]
     for dtype, boundary in product([np.float64, np.float32], ["periodic", "fixed"]):
         options = {"shape": (13, 22, 51), "dtype": dtype, "boundary": boundary, **NOISY}
@@ -168,9 +180,9 @@ def test_nothing_outside_the_box_is_written():
         u, v, out_u, out_v = (BlockArray.allocate(block, np.float64, fill=0.5) for _ in range(4))
         c = coefficients(0.2, 0.1, 0.02, 0.048, 0.1, 1.0)
         kernels.make_sweep(GRAY_SCOTT)(
-            (u.flat, v.flat), (u.origin, u.row_pitch, u.plane_pitch), (1, 5, 2, 8, 3, 35), (0, 0, 0), shape,
-            (True,) * 3, 0, fused, KEYS, numbers(c, "f8", fused), held_sides("f8"), 8, True, 1,
-            kernels.make_scratch("f8", 2, shape, fused, 8, 1),
+            (u.flat, v.flat), (u.origin, u.row_pitch, u.plane_pitch), np.array([(1, 5, 2, 8, 3, 35)]),
+            (0, 0, 0), shape, (True,) * 3, 0, fused, 1, KEYS, numbers(c, "f8", fused), held_sides("f8"), 8, True, 1,
+            make_barrier(1), kernels.make_scratch("f8", 2, shape, fused, 8, 1),
             (out_u.flat, out_v.flat),
         )  # fmt: skip
         for out in (out_u, out_v):
@@ -191,9 +203,9 @@ def test_a_block_away_from_the_corner_draws_its_own_numbers():
     u.ghosted[:], v.ghosted[:] = u0[around], v0[around]
     c = coefficients(0.2, 0.1, 0.02, 0.048, 0.1, 1.0)
     kernels.make_sweep(GRAY_SCOTT)(
-        (u.flat, v.flat), (u.origin, u.row_pitch, u.plane_pitch), (0, nz, 0, ny, 0, nx), (oz, oy, ox), shape,
-        (True,) * 3, 0, 1, KEYS, numbers(c, "f8", 1), held_sides("f8"), 8, False, 1,
-        kernels.make_scratch("f8", 2, (nz, ny, nx), 1, 8, 1),
+        (u.flat, v.flat), (u.origin, u.row_pitch, u.plane_pitch), np.array([(0, nz, 0, ny, 0, nx)]),
+        (oz, oy, ox), shape, (True,) * 3, 0, 1, 1, KEYS, numbers(c, "f8", 1), held_sides("f8"), 8, False, 1,
+        make_barrier(1), kernels.make_scratch("f8", 2, (nz, ny, nx), 1, 8, 1),
         (out_u.flat, out_v.flat),
     )  # fmt: skip
     assert_same_bits((out_u.owned, out_v.owned), tuple(f[oz:, oy:, ox:] for f in expected))
@@ -212,9 +224,9 @@ def test_diffusion_and_reaction_conserve_the_total():
         fill_ghosts(fields[0], "periodic", 0)
         fill_ghosts(fields[1], "periodic", 0)
         kernels.make_sweep(GRAY_SCOTT)(
-            (fields[0].flat, fields[1].flat), layout, (0, 12, 0, 13, 0, 14), (0, 0, 0), shape, (True,) * 3,
-            step, 2, None, numbers(c, "f8", 2), held_sides("f8"), 8, False, 1, scratch,
-            (fields[2].flat, fields[3].flat),
+            (fields[0].flat, fields[1].flat), layout, np.array([(0, 12, 0, 13, 0, 14)]), (0, 0, 0),
+            shape, (True,) * 3, step, 2, 1, None, numbers(c, "f8", 2), held_sides("f8"), 8, False, 1,
+            make_barrier(1), scratch, (fields[2].flat, fields[3].flat),
         )  # fmt: skip
         fields = fields[2:] + fields[:2]
     assert fields[0].owned.sum() + fields[1].owned.sum() == pytest.approx(total, rel=1e-14)
@@ -272,8 +284,8 @@ from ridgeline.models.gray_scott.physics import coefficients
 sweep = make_sweep(GRAY_SCOTT)
 flat = np.zeros(8)
 c = numbers(coefficients(0.2, 0.1, 0.02, 0.048, 0.0, 1.0), "f8", 1)
-sweep((flat, flat), (0, 8, 8), (0,) * 6, (0,) * 3, (1,) * 3, (True,) * 3, 0, 1, None,
-      c, held_sides("f8"), 8, False, 1, (flat, flat), (flat, flat))
+sweep((flat, flat), (0, 8, 8), np.zeros((1, 6), int), (0,) * 3, (1,) * 3, (True,) * 3, 0, 1, 1, None,
+      c, held_sides("f8"), 8, False, 1, np.zeros((1, 8), int), (flat, flat), (flat, flat))
 print(sum(sweep.stats.cache_hits.values()), sum(sweep.stats.cache_misses.values()))
 """
 

@@ -24,6 +24,10 @@ class Engine(Protocol):
     messages: float  # sent to other ranks by this rank, per step
     method: str  # how it exchanges and sweeps, for the run header
 
+    @property
+    def steps_per_call(self) -> int:
+        """The most steps that the next call of `advance` makes."""
+
     def compile(self) -> None:
         """Compile or load every kernel."""
 
@@ -40,7 +44,7 @@ class Engine(Protocol):
         """Return the sums over this rank's cells of (new - old)^2 and new^2 of the last sweep, for u and for v."""
 
     def advance(self, step: int, most: int) -> int:
-        """Advance from `step` by one sweep of at most `most` steps, return how many. Collective, with neighbours.
+        """Advance from `step` by at most `most` steps, return how many. Collective, with neighbours.
 
         A GPU may still be at work when it returns, at most one launch behind.
         """

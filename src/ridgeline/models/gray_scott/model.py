@@ -135,13 +135,15 @@ class GrayScott(Model):
         self._engine.commit()
 
     def step(self, most: int, until: float = math.inf) -> int:
-        """Advance by one sweep, of as many steps of one length as fit into `most`. Collective, with neighbours."""
+        """Advance by as many steps of one length as fit into `most` and into a call. Collective, with neighbours."""
         engine = self._engine
-        dt, steps, time = self._steps.series(self._step, self._time, until, min(most, engine.steps_per_sweep))
+        dt, steps, time = self._steps.series(self._step, self._time, until, min(most, engine.steps_per_call))
         if dt != self._dt:
             self._dt = dt
             engine.use_coefficients(self._coefficients(dt))
-        engine.advance(self._step, steps)
+        made = engine.advance(self._step, steps)
+        if made < steps:
+            _, steps, time = self._steps.series(self._step, self._time, until, made)
         self._step, self._time = self._step + steps, time
         return steps
 

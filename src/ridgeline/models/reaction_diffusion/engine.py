@@ -20,11 +20,18 @@ class ReactionEngine(Protocol):
     messages: float  # sent to other ranks by this rank, per step
     method: str  # how it exchanges and sweeps, for the run header
 
+    @property
+    def steps_per_call(self) -> int:
+        """The most steps that the next call of `advance` makes."""
+
     def compile(self) -> None:
         """Compile or load every kernel."""
 
     def use_times(self, times: list[float], dt: float) -> None:
-        """Let the next sweep make steps that begin at these times, each of length dt."""
+        """Let the next sweep make steps that begin at these times, each of length dt.
+
+        Where a call may make several sweeps, nothing depends on the time, and the times are those of the first one.
+        """
 
     def host(self) -> tuple[NDArray[Any], ...]:
         """Return the owned cells of each species on the host: views on a CPU, the latest copies from a GPU."""
@@ -33,7 +40,7 @@ class ReactionEngine(Protocol):
         """Take over what was written into the arrays of `host`, and fill the ghosts. Collective, with neighbours."""
 
     def advance(self, step: int, most: int) -> int:
-        """Advance from `step` by one sweep of at most `most` steps, return how many. Collective, with neighbours."""
+        """Advance from `step` by at most `most` steps, return how many. Collective, with neighbours."""
 
     def squares(self) -> list[tuple[float, float]]:
         """Return the sums over this rank's cells of (change in a step)^2 and u^2 of each species."""

@@ -69,6 +69,8 @@ class CpuEngine(SweepEngine):
             context,
             cut,
         )
+        if self._reads_time or self._tables.varies:
+            self._sweeps_per_call = 1
 
     def use_times(self, times: list[float], dt: float) -> None:
         """Let the next sweep make steps that begin at these times, each of length dt."""

@@ -115,15 +115,17 @@ class ReactionDiffusion(Model):
         self._engine.commit()
 
     def step(self, most: int, until: float = math.inf) -> int:
-        """Advance by one sweep, of as many steps of one length as fit into `most`. Collective, with neighbours."""
+        """Advance by as many steps of one length as fit into `most` and into a call. Collective, with neighbours."""
         engine = self._engine
-        dt, steps, time = self._steps.series(self._step, self._time, until, min(most, engine.steps_per_sweep))
+        dt, steps, time = self._steps.series(self._step, self._time, until, min(most, engine.steps_per_call))
         self._dt = dt
         times = [self._time]  # at which the steps begin, as single steps would have them
-        for n in range(1, steps):
+        for n in range(1, min(steps, engine.steps_per_sweep)):
             times.append(self._steps.next(self._step + n - 1, times[-1], until)[1])
         engine.use_times(times, dt)
-        engine.advance(self._step, steps)
+        made = engine.advance(self._step, steps)
+        if made < steps:
+            _, steps, time = self._steps.series(self._step, self._time, until, made)
         self._step, self._time = self._step + steps, time
         return steps
 

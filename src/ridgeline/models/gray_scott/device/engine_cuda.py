@@ -83,7 +83,7 @@ class CudaEngine:
 
     Attributes
     ----------
-    steps_per_sweep : of a launch, 1 until `set_steps_per_sweep` changes it
+    steps_per_sweep, steps_per_call : of a launch, 1 until `set_steps_per_sweep` changes it
     device : the GPU of this rank
     transport : how faces travel, in words
     """
@@ -163,7 +163,7 @@ class CudaEngine:
             raise DeviceError(
                 "two steps per launch on several GPUs require fields with two layers of ghosts, but these have one."
             )
-        self.steps_per_sweep = steps
+        self.steps_per_sweep = self.steps_per_call = steps
         self._exchange = self._exchanges[min(steps, self._block.ghost)]
         self._tile = tile
         halo = self._exchange.halo

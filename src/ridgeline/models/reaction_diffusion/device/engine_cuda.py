@@ -42,7 +42,7 @@ class CudaEngine:
     copy of the present fields in pinned memory, for input, output and diagnostics.
     """
 
-    steps_per_sweep = 1
+    steps_per_sweep = steps_per_call = 1
 
     def __init__(
         self, block: Block, cartesian: MPI.Cartcomm, case: ReactionDiffusionCase, context: Context
