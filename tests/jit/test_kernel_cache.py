@@ -557,18 +557,29 @@ def test_pipes_are_not_waited_for_nor_links_followed(name, kind, cache, tmp_path
     assert hits() == 1
 
 
-def test_a_kernel_that_another_process_compiles_comes_last(held, monkeypatch) -> None:
+@pytest.mark.parametrize("made_by", ["a list", "a factory"])
+def test_a_kernel_that_another_process_compiles_comes_last(made_by, held, monkeypatch) -> None:
     compiled_first: list[int] = []
-    busy, free = (kernel(lambda: (numba.int64,))(function) for function in (twice, lambda x: x + 7))
-    monkeypatch.setattr(
-        kernel_cache.time,
-        "sleep",
-        lambda seconds: (compiled_first.append(len(free.signatures)), held.communicate()),
-    )
+    free = kernel(lambda: (numba.int64,))(lambda x: x + 7)
+
+    def wait(seconds):
+        compiled_first.append(len(free.signatures))
+        held.communicate()
+
+    monkeypatch.setattr(kernel_cache.time, "sleep", wait)
     with sharing_kernels(0, 2):
-        compile_kernels(specialise([busy, free]))
+        if made_by == "a list":
+            busy = kernel(lambda: (numba.int64,))(twice)
+            compile_kernels(specialise([busy, free]))
+        else:
+            busy = kernel((numba.int64,))(twice)
+            compile_kernels(specialise([free]))
     assert compiled_first == [1]
     assert len(busy.signatures) == 1
+    busy(1.5)
+    assert len(busy.signatures) == (1 if made_by == "a factory" else 2), (
+        "a factory's kernel takes no other types"
+    )
 
 
 def test_a_signal_ends_the_wait(held, monkeypatch) -> None:

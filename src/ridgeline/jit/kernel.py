@@ -13,7 +13,7 @@ dispatcher, so a call costs nothing more. `numba_threads` sets how many threads 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -89,8 +89,7 @@ def kernel(signature: Callable[..., tuple[Any, ...]] | tuple[Any, ...], **option
         dispatcher.compile = partial(compile_or_explain, function, dispatcher.compile)
         dispatcher.declared = signature
         if not callable(signature):
-            dispatcher.compile(signature)
-            dispatcher.disable_compile()
+            _compile_or_pass_over(lambda: (dispatcher.compile(signature), dispatcher.disable_compile()))
         return dispatcher
 
     return declare
@@ -159,27 +158,33 @@ def compile_kernels(wanted: Iterable[Specialisation]) -> None:
     """
     ahead = list(wanted)
     first = len(ahead) * _share[0] // _share[1]
-    later = []
     for kernel, arguments in ahead[first:] + ahead[:first]:
-        try:
-            with refusing_busy_kernels() if _share[1] > 1 else nullcontext():
-                kernel.compile(arguments)
-        except KernelBusyError:
-            later.append((kernel, arguments))
-    for kernel, arguments in later:
-        kernel.compile(arguments)
+        _compile_or_pass_over(partial(kernel.compile, arguments))
 
 
 # Which part of the kernels this process compiles first, and of how many.
 _share = (0, 1)
+_passed_over: list[Callable[[], object]] = []
+
+
+def _compile_or_pass_over(compile: Callable[[], object]) -> None:
+    """Compile a kernel; where kernels are shared and another process is compiling it, load it at the end."""
+    if _share[1] == 1:
+        compile()
+        return
+    try:
+        with refusing_busy_kernels():
+            compile()
+    except KernelBusyError:
+        _passed_over.append(compile)
 
 
 @contextmanager
 def sharing_kernels(part: int, parts: int) -> Iterator[None]:
-    """Let `compile_kernels` begin with one of several parts, and leave what another process compiles to it.
+    """Let kernels that another process is compiling wait until the end of the block.
 
-    Each of `parts` processes of a host that want the same kernels then compiles about as many of them, and loads the
-    others from the cache.
+    `compile_kernels` begins with one of several parts. Each of `parts` processes of a host that want the same kernels
+    then compiles about as many of them, and loads the others from the cache.
     """
     global _share
     before, _share = _share, (part, parts)
@@ -187,6 +192,10 @@ def sharing_kernels(part: int, parts: int) -> Iterator[None]:
         yield
     finally:
         _share = before
+        ahead = [*_passed_over]
+        _passed_over.clear()
+    for compile in ahead:
+        compile()
 
 
 def unsigned(real: Any) -> Any:

@@ -117,6 +117,7 @@ def reached(
         The sorted digests of the parts of each module that are reached, and the version of each library.
     """
     parts: dict[str, set[int]] = {}
+    digests: dict[str, list[str]] = {}
     libraries: dict[str, str] = {}
     seen: set[tuple[str, str]] = set()
     ahead = [(module, name)]
@@ -150,7 +151,8 @@ def reached(
                 # An import at the top of the file acts whether its name is used or not.
                 ahead += [(m, ACTS) for dotted in part.imports for m, _ in _steps(dotted, package, look_up)]
         taken |= wanted
-    return {m: sorted(look_up(m).parts[n].digest for n in taken) for m, taken in parts.items()}, libraries
+        digests[module] = sorted(source.parts[index].digest for index in taken)
+    return digests, libraries
 
 
 def _steps(
