@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from functools import partial
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 import numba
@@ -208,6 +208,7 @@ def compile_or_explain(function: Callable[..., Any], compile: Callable[[Any], An
 
     The error says in one sentence which kernel, which file and line, and what Numba says.
     """
+    _postpone_blas()
     try:
         return compile(signature)
     except Exception as error:  # some of Numba's have no other base
@@ -218,6 +219,23 @@ def compile_or_explain(function: Callable[..., Any], compile: Callable[[Any], An
             f"{file}:{line}: the kernel {function.__name__} cannot be compiled: {reason}. Correct it there. "
             f"--debug shows the whole message of Numba."
         ) from error
+
+
+@cache
+def _postpone_blas() -> None:
+    """Let Numba look for BLAS when a kernel needs it, and not when its tables of functions are loaded.
+
+    Its module of array functions imports scipy.linalg to know whether `dot` can be compiled, which takes 0.3 s. It
+    can: SciPy is a dependency of ours, and functions that need BLAS look once more.
+    """
+    import numba.np.linalg
+
+    look = numba.np.linalg.ensure_blas
+    numba.np.linalg.ensure_blas = lambda: None
+    try:
+        import numba.np.arraymath
+    finally:
+        numba.np.linalg.ensure_blas = look
 
 
 def check_threads(n_threads: int, what: str) -> None:
