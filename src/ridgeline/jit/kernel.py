@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cache, partial
 from typing import Any, NamedTuple
 
@@ -157,19 +158,20 @@ def compile_kernels(wanted: Iterable[Specialisation]) -> None:
     >>> compile_kernels(kernels_of_ghosts())
     """
     ahead = list(wanted)
-    first = len(ahead) * _share[0] // _share[1]
+    part, parts = _share.get()
+    first = len(ahead) * part // parts
     for kernel, arguments in ahead[first:] + ahead[:first]:
         _compile_or_pass_over(partial(kernel.compile, arguments))
 
 
 # Which part of the kernels this process compiles first, and of how many.
-_share = (0, 1)
+_share: ContextVar[tuple[int, int]] = ContextVar("share", default=(0, 1))
 _passed_over: list[Callable[[], object]] = []
 
 
 def _compile_or_pass_over(compile: Callable[[], object]) -> None:
     """Compile a kernel; where kernels are shared and another process is compiling it, load it at the end."""
-    if _share[1] == 1:
+    if _share.get()[1] == 1:
         compile()
         return
     try:
@@ -186,12 +188,11 @@ def sharing_kernels(part: int, parts: int) -> Iterator[None]:
     `compile_kernels` begins with one of several parts. Each of `parts` processes of a host that want the same kernels
     then compiles about as many of them, and loads the others from the cache.
     """
-    global _share
-    before, _share = _share, (part, parts)
+    before = _share.set((part, parts))
     try:
         yield
     finally:
-        _share = before
+        _share.reset(before)
         ahead = [*_passed_over]
         _passed_over.clear()
     for compile in ahead:

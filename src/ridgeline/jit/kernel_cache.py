@@ -38,6 +38,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from functools import cache, partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -495,15 +496,14 @@ class KernelBusyError(Exception):
 @contextmanager
 def refusing_busy_kernels() -> Iterator[None]:
     """Let the next compilation raise KernelBusyError where it would wait for another process."""
-    global _refuses
-    _refuses = True
+    before = _refuses.set(True)
     try:
         yield
     finally:
-        _refuses = False
+        _refuses.reset(before)
 
 
-_refuses = False
+_refuses: ContextVar[bool] = ContextVar("refuses", default=False)
 
 
 def _compile_exclusively(kernels: Any, compile: Callable[[Any], Any], signature: Any) -> Any:
@@ -531,9 +531,9 @@ def _lock(files: KernelFiles, signature: Any) -> Iterator[None]:
         yield
         return
     place = int.from_bytes(_digest(f"{about} {signature}".encode())[:7])
-    global _refuses
     # Kernels that this one calls are waited for.
-    refuses, _refuses = _refuses, False
+    refuses = _refuses.get()
+    _refuses.set(False)
     begin, silent = time.monotonic(), True
     while True:
         try:
