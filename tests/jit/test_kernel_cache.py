@@ -29,7 +29,7 @@ from ridgeline.jit import kernel_cache
 from ridgeline.jit.kernel import compile_kernels, kernel, sharing_kernels, specialise
 from ridgeline.jit.kernel_cache import KernelFiles, closure_of, keep_kernels
 from ridgeline.jit.kernel_folders import KEPT_BYTES, KEPT_SECONDS, delete_old_kernels, kernel_folder
-from ridgeline.jit.source_parts import SourcePart, parts_of
+from ridgeline.jit.source_parts import SourcePart
 from ridgeline.runtime.signals import SignalCatcher, StoppedError, stops_at_once
 
 PACKAGE = Path(ridgeline.__file__).parent
@@ -289,14 +289,6 @@ def test_a_damaged_memory_of_sources_is_none(content, cache) -> None:
     kernel_cache._remembered.cache_clear()
     assert kernel_cache._remembered() == {}
     kernel_cache._remembered.cache_clear()
-
-
-def test_a_file_that_python_cannot_read_is_followed_no_further() -> None:
-    text = b"print 'of Python 2'\nimport other\n"
-    (part,) = parts_of(text)
-    assert part.acts
-    assert part.imports == []
-    assert part.digest != parts_of(text + b"\n")[0].digest
 
 
 def test_code_without_a_module_counts_by_its_text_and_is_not_kept_by_itself(cache) -> None:
@@ -606,10 +598,3 @@ def test_the_lock_is_released_when_compiling_fails(cache) -> None:
     command = ["import fcntl, sys", "f = open(sys.argv[1], 'ab')", "fcntl.lockf(f, 6, 1, int(sys.argv[2]))"]
     path = cache / f"{os.uname().nodename}.lock"
     assert subprocess.run([sys.executable, "-c", ";".join(command), str(path), str(place)]).returncode == 0
-
-
-def test_every_kernel_is_declared_by_ours() -> None:
-    kept = [path for path in PACKAGE.rglob("*.py") if "cache=True" in path.read_text()]
-    assert kept == [PACKAGE / "jit" / "kernel_cache.py"], (
-        "declare it by ridgeline.jit.kernel; Numba's own cache misses changes in imported files"
-    )

@@ -81,3 +81,6 @@ def test_stars_libraries_and_other_versions_of_python_are_followed() -> None:
     assert found_from("own.numbers", "TWO")[1] == {}
     assert found_from("own.rates", ALL, rates="print 2") != found_from("own.rates", ALL, rates="print 3")
     assert found_from("own.missing", ALL) == ({}, {})
+    (part,) = parts_of(b"print 'of Python 2'\nimport other\n")
+    assert part.acts
+    assert part.imports == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json as json_module
+from collections.abc import MutableMapping
 from typing import Annotated, Any, Literal
 
 import typer
@@ -15,14 +16,15 @@ from ridgeline.validate.validation_options import ValidationOptions
 class BenchmarkGroup(PanelGroup):
     """The group `bench`, whose commands are declared once one of them, or their list, is needed."""
 
-    @property
-    def commands(self) -> dict[str, Any]:
+    @property  # type: ignore[override]  # an attribute of Typer's group
+    def commands(self) -> MutableMapping[str, Any]:
         from ridgeline.cli.bench_commands import benchmarks
 
-        return typer.main.get_group(benchmarks).commands
+        made: MutableMapping[str, Any] = typer.main.get_group(benchmarks).commands
+        return made
 
     @commands.setter
-    def commands(self, commands: dict[str, Any]) -> None:
+    def commands(self, commands: MutableMapping[str, Any]) -> None:
         """Ignore the commands that Typer has collected: there are none."""
 
 
