@@ -16,7 +16,7 @@ from ridgeline.validate.validation_options import ValidationOptions
 class BenchmarkGroup(PanelGroup):
     """The group `bench`, whose commands are declared once one of them, or their list, is needed."""
 
-    @property  # type: ignore[override]  # an attribute of Typer's group
+    @property
     def commands(self) -> MutableMapping[str, Any]:
         from ridgeline.cli.bench_commands import benchmarks
 
