@@ -17,7 +17,7 @@ from harness.table import Row, markdown, show, write_json
 from ridgeline.parallel.job import prepare_rank
 from ridgeline.runtime.machine import cores_available
 
-NAMES = ("stream", "fraction", "noise", "size", "c", "packing", "ranks", "start", "gpu")
+NAMES = ("stream", "fraction", "noise", "size", "c", "packing", "ranks", "gpu")
 
 
 def benchmarks() -> dict[str, Callable[..., Iterator[Row]]]:
@@ -25,7 +25,6 @@ def benchmarks() -> dict[str, Callable[..., Iterator[Row]]]:
     from gray_scott_gpu import gpu
     from gray_scott_packing import packing
     from gray_scott_ranks import ranks_against_threads
-    from gray_scott_start import warm_start
     from gray_scott_stream import stream
     from gray_scott_sweep import c_peers, fraction, noise, size
 
@@ -37,7 +36,6 @@ def benchmarks() -> dict[str, Callable[..., Iterator[Row]]]:
         "c": c_peers,
         "packing": packing,
         "ranks": ranks_against_threads,
-        "start": warm_start,
         "gpu": gpu,
     }
     assert tuple(found) == NAMES

@@ -12,7 +12,7 @@ import pytest
 import ridgeline.bench
 from ridgeline.bench.benchmark import Benchmark, BenchmarkOptions, available, find_benchmark
 from ridgeline.bench.pairs.pairs_options import OneWayOptions
-from ridgeline.cli.machine_commands import OUTPUTS
+from ridgeline.cli.bench_commands import OUTPUTS
 from ridgeline.runtime.declared_options import OptionSpec, options_of
 from ridgeline.runtime.errors import ConfigError
 

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from ridgeline.cli.machine_commands import bench as bench_group
+from ridgeline.cli.bench_commands import benchmarks
 
 
 def bench(ridgeline, *arguments):
@@ -73,7 +73,7 @@ def test_refusals(ridgeline, arguments, words):
 
 
 def test_help_states_pattern_and_formula():
-    commands = {command.name: command for command in bench_group.registered_commands}
+    commands = {command.name: command for command in benchmarks.registered_commands}
     assert {"alltoall", "allreduce", "bcast", "allgather", "barrier", "stream", "peak"} < set(commands)
     for command in commands.values():
         text = command.callback.__doc__

@@ -1,7 +1,7 @@
 """The commands and flags of `ridgeline bench` that scripts of users hold: none is lost when a declaration changes."""
 
 from ridgeline.bench.benchmark import available
-from ridgeline.cli.machine_commands import OUTPUTS, bench
+from ridgeline.cli.bench_commands import OUTPUTS, benchmarks
 
 FLAGS = {
     "acceptance": "--nx1 --elements",
@@ -60,7 +60,7 @@ def test_flags_stay():
 
 
 def test_every_benchmark_is_a_command_with_all_outputs():
-    commands = {command.name: command for command in bench.registered_commands}
+    commands = {command.name: command for command in benchmarks.registered_commands}
     assert set(FLAGS) <= set(commands) == set(available())
     for command in commands.values():
         assert {"ranks", *OUTPUTS} <= set(vars(command.callback)["__signature__"].parameters)

@@ -111,3 +111,10 @@ def test_a_kernel_closes_over_what_reads_the_same_in_every_process():
         @kernel((float64,))
         def refused(x):
             return unknown[0] * x
+
+
+def test_every_kernel_is_declared_by_ours() -> None:
+    kept = [path.name for path in SOURCES if "cache=True" in path.read_text()]
+    assert kept == ["kernel_cache.py"], (
+        "declare it by ridgeline.jit.kernel; Numba's own cache misses changes in imported files"
+    )

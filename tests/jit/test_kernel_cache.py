@@ -26,9 +26,10 @@ from numba.core.serialize import dumps
 
 import ridgeline
 from ridgeline.jit import kernel_cache
-from ridgeline.jit.kernel import kernel
+from ridgeline.jit.kernel import compile_kernels, kernel, sharing_kernels, specialise
 from ridgeline.jit.kernel_cache import KernelFiles, closure_of, keep_kernels
 from ridgeline.jit.kernel_folders import KEPT_BYTES, KEPT_SECONDS, delete_old_kernels, kernel_folder
+from ridgeline.jit.source_parts import SourcePart
 from ridgeline.runtime.signals import SignalCatcher, StoppedError, stops_at_once
 
 PACKAGE = Path(ridgeline.__file__).parent
@@ -50,14 +51,22 @@ TOY = {
         "from ridgeline.jit.kernel import subroutine\nfrom toy.constants import TWO\n"
         "@subroutine\ndef rate(u):\n    return TWO * u\n"
     ),
-    "emit.py": "from llvmlite import ir\ndef add(builder, a, b):\n    return builder.fadd(a, b)\n",
-    "operators.py": (
-        "from numba.extending import intrinsic\nfrom .emit import add\n"
-        "@intrinsic\ndef plus(typing, a, b):\n"
-        "    return a(a, b), lambda context, builder, signature, args: add(builder, *args)\n"
+    # A class, which nothing but its source file shows.
+    "emit.py": (
+        "from llvmlite import ir\nclass Emitter:\n    def add(self, builder, a, b):\n"
+        "        return builder.fadd(a, b)\nclass Unused:\n    size = 1\n"
     ),
+    "operators.py": (
+        "from numba.extending import intrinsic\nfrom toy.emit import Emitter\n"
+        "@intrinsic\ndef plus(typing, a, b):\n"
+        "    return a(a, b), lambda context, builder, signature, args: Emitter().add(builder, *args)\n"
+        "def unused():\n    from toy import unused\n    return unused.HALF\n"
+    ),
+    "unused.py": "HALF = 0.5\n",
+    "registry.py": "def register(function):\n    return function\n",
+    "registered.py": "from toy.registry import register\n@register\ndef three():\n    return 3\n",
     "terms.py": (
-        "from toy.physics import rate\nfrom ridgeline.jit.kernel import subroutine\n"
+        "from toy.physics import rate\nfrom ridgeline.jit.kernel import subroutine\nimport toy.registered\n"
         "@subroutine\ndef term(u):\n    return rate(u) + 1\n"
     ),
     "sweep.py": (
@@ -73,6 +82,7 @@ TOY = {
     "types.py": "class Case:\n    pass\n",
     "__init__.py": "",
 }
+TOY_MODULES = {name.removesuffix(".py") for name in TOY}
 USE = (
     "from toy.sweep import sweep\nfrom toy.other import other\n"
     "print(sweep(3.0), other(3.0), *(sum(k.stats.cache_misses.values()) for k in (sweep, other)))"
@@ -115,7 +125,15 @@ def test_an_edit_compiles_what_depends_on_it_again_and_nothing_else(toy: Path, t
     edit(toy / "constants.py", "2", "3")
     assert use() == (28.5, 9.0, 1, 1), "a constant, which both kernels take"
     edit(toy / "emit.py", "fadd", "fsub")
-    assert use() == (27.5, 9.0, 1, 0), "a generator of LLVM IR"
+    assert use() == (27.5, 9.0, 1, 0), "a class that makes LLVM IR"
+    edit(toy / "registered.py", "3", "4")
+    assert use() == (27.5, 9.0, 1, 0), "something that an import may have registered with Numba"
+    edit(toy / "registry.py", "return", "function.known = True\n    return")
+    assert use() == (27.5, 9.0, 1, 0), "what registers it"
+    edit(toy / "emit.py", "size = 1", "size = 2")
+    edit(toy / "unused.py", "0.5", "0.25")
+    edit(toy / "physics.py", "@subroutine", "# A comment.\ndef unused():\n    return 5\n\n\n@subroutine")
+    assert use() == (27.5, 9.0, 0, 0), "other parts of files that the kernels need"
     edit(toy / "terms.py", "def term(u):", 'def term(u):\n    """Return a term."""')
     edit(toy / "types.py", "class", "# no kernel depends on this\nclass")
     assert use() == (27.5, 9.0, 1, 0), "a docstring"
@@ -138,7 +156,8 @@ def test_a_closure_holds_what_a_file_imports_and_the_versions_of_libraries(toy: 
     assert found is not None
     ours = {
         "toy",
-        *(f"toy.{name}" for name in ("constants", "emit", "late", "operators", "physics", "sweep", "terms")),
+        *(f"toy.{name}" for name in TOY_MODULES - {"other", "types", "__init__"}),
+        "toy.late",
     }
     assert {name for name in found if name.startswith("toy")} == ours
     assert found["scipy"] == importlib.metadata.version("scipy")
@@ -150,8 +169,11 @@ def test_a_closure_holds_what_a_file_imports_and_the_versions_of_libraries(toy: 
     inside = closure_of("toy.sub")
     assert inside is not None
     assert {"toy", "toy.sub", "toy.physics", "toy.constants", "toy.late"} <= set(inside)
-    # kernel.py imports the cache and errors, which put nothing into a kernel and are therefore left out.
-    assert {name for name in found if name.startswith("ridgeline")} == {"ridgeline.jit.kernel"}
+    # kernel.py puts nothing into a kernel and is therefore left out.
+    assert {name for name in found if name.startswith("ridgeline")} == {"ridgeline.jit"}
+    needed = closure_of("toy.operators", "plus")
+    assert needed is not None
+    assert {name for name in needed if name.startswith("toy")} == {"toy.operators", "toy.emit"}
 
 
 @pytest.fixture
@@ -269,10 +291,6 @@ def test_a_damaged_memory_of_sources_is_none(content, cache) -> None:
     kernel_cache._remembered.cache_clear()
 
 
-def test_a_file_that_python_cannot_read_is_followed_no_further() -> None:
-    assert kernel_cache._imports(b"print 'of Python 2'\nimport other\n") == set()
-
-
 def test_code_without_a_module_counts_by_its_text_and_is_not_kept_by_itself(cache) -> None:
     def make(text):
         inner = numba.njit(eval(text, {"__builtins__": {}}))
@@ -301,21 +319,21 @@ def test_a_file_that_changed_since_the_process_began_keeps_no_kernel(cache, monk
 
 
 def test_what_is_remembered_of_a_file_holds_for_its_time_and_size_alone(toy, monkeypatch) -> None:
-    def imports() -> list[str]:
+    def parts() -> list[SourcePart]:
         kernel_cache._source.cache_clear()
         source = kernel_cache._source(toy / "terms.py")
         assert source is not None
-        return source.imports
+        return source.parts
 
     monkeypatch.setattr(kernel_cache, "_PROCESS_START", float("inf"))
     remembered: dict = {}
     monkeypatch.setattr(kernel_cache, "_remembered", lambda: remembered)
-    before, facts = imports(), (toy / "terms.py").stat()
-    monkeypatch.setattr(kernel_cache, "_imports", lambda text: {"read.again"})
-    assert imports() == before
+    before, facts = parts(), (toy / "terms.py").stat()
+    monkeypatch.setattr(kernel_cache, "parts_of", lambda text: [])
+    assert parts() == before
     edit(toy / "terms.py", "+ 1", "+ 2")
     os.utime(toy / "terms.py", ns=(facts.st_atime_ns, facts.st_mtime_ns))
-    assert imports() == ["read.again"], "of the same size and time of modification, but written later"
+    assert parts() == [], "of the same size and time of modification, but written later"
     kernel_cache._source.cache_clear()
 
 
@@ -345,7 +363,7 @@ def test_the_closure_of_every_kernel_holds_the_files_of_all_that_it_calls() -> N
     ours = [d.py_func for d in dispatchers if Path(d.py_func.__code__.co_filename).is_relative_to(PACKAGE)]
     assert len(ours) > 300
     for function in ours:
-        closure = closure_of(function.__module__)
+        closure = closure_of(function.__module__, function.__qualname__.partition(".")[0])
         assert closure is not None, f"{function.__module__} has changed since the tests began"
         called = {
             ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts)
@@ -531,6 +549,31 @@ def test_pipes_are_not_waited_for_nor_links_followed(name, kind, cache, tmp_path
     assert hits() == 1
 
 
+@pytest.mark.parametrize("made_by", ["a list", "a factory"])
+def test_a_kernel_that_another_process_compiles_comes_last(made_by, held, monkeypatch) -> None:
+    compiled_first: list[int] = []
+    free = kernel(lambda: (numba.int64,))(lambda x: x + 7)
+
+    def wait(seconds):
+        compiled_first.append(len(free.signatures))
+        held.communicate()
+
+    monkeypatch.setattr(kernel_cache.time, "sleep", wait)
+    with sharing_kernels(0, 2):
+        if made_by == "a list":
+            busy = kernel(lambda: (numba.int64,))(twice)
+            compile_kernels(specialise([busy, free]))
+        else:
+            busy = kernel((numba.int64,))(twice)
+            compile_kernels(specialise([free]))
+    assert compiled_first == [1]
+    assert len(busy.signatures) == 1
+    busy(1.5)
+    assert len(busy.signatures) == (1 if made_by == "a factory" else 2), (
+        "a factory's kernel takes no other types"
+    )
+
+
 def test_a_signal_ends_the_wait(held, monkeypatch) -> None:
     monkeypatch.setattr(kernel_cache.time, "sleep", lambda seconds: os.kill(os.getpid(), signal.SIGTERM))
     with SignalCatcher(), pytest.raises(StoppedError, match="SIGTERM"), stops_at_once():
@@ -555,10 +598,3 @@ def test_the_lock_is_released_when_compiling_fails(cache) -> None:
     command = ["import fcntl, sys", "f = open(sys.argv[1], 'ab')", "fcntl.lockf(f, 6, 1, int(sys.argv[2]))"]
     path = cache / f"{os.uname().nodename}.lock"
     assert subprocess.run([sys.executable, "-c", ";".join(command), str(path), str(place)]).returncode == 0
-
-
-def test_every_kernel_is_declared_by_ours() -> None:
-    kept = [path for path in PACKAGE.rglob("*.py") if "cache=True" in path.read_text()]
-    assert kept == [PACKAGE / "jit" / "kernel_cache.py"], (
-        "declare it by ridgeline.jit.kernel; Numba's own cache misses changes in imported files"
-    )

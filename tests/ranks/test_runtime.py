@@ -3,12 +3,15 @@
 import os
 import signal
 import time
+from functools import partial
 
+import numba
 import pytest
 from mpi4py import MPI
 
 from ridgeline.bench import node_memory
 from ridgeline.bench.node_memory import memory_per_rank, require_memory
+from ridgeline.jit.kernel import compile_kernels, kernel, specialise
 from ridgeline.parallel import layout
 from ridgeline.parallel.communicator import in_turn_per_node, node_communicator
 from ridgeline.parallel.layout import node_cores, oversubscription_warning, place_on_node
@@ -58,6 +61,21 @@ def test_the_clock_of_rank_0_travels_with_the_agreement(comm, monkeypatch):
     assert seen == [0.0, 10.0, 20.0, 30.0, 40.0]
 
 
+PARTIAL_SUMS = [
+    lambda x: x + 0,
+    lambda x: x + 1,
+    lambda x: x + 2,
+    lambda x: x + 3,
+    lambda x: x + 4,
+    lambda x: x + 5,
+]
+
+
+def compile_and_note(order, number, compile, arguments):
+    order.append(number)
+    return compile(arguments)
+
+
 def test_former_signal_handlers_come_back(comm):
     before = signal.getsignal(signal.SIGTERM)
     with SignalCatcher():
@@ -65,10 +83,17 @@ def test_former_signal_handlers_come_back(comm):
     assert signal.getsignal(signal.SIGTERM) is before
 
 
-def test_one_rank_of_a_node_acts_before_the_others(comm):
-    with node_communicator(comm) as node:
-        times = node.allgather(in_turn_per_node(comm, time.monotonic_ns))
-    assert all(times[0] < later for later in times[1:])
+def test_the_ranks_of_a_node_share_the_kernels_and_compile_each_once(comm, monkeypatch, tmp_path):
+    monkeypatch.setenv("NUMBA_CACHE_DIR", comm.bcast(str(tmp_path)))
+    kernels = [kernel(lambda: (numba.int64,))(partial_sum) for partial_sum in PARTIAL_SUMS]
+    order: list[int] = []
+    for number, each in enumerate(kernels):
+        monkeypatch.setattr(each, "compile", partial(compile_and_note, order, number, each.compile))
+    in_turn_per_node(comm, lambda: compile_kernels(specialise(kernels)))
+    assert sorted(set(order)) == list(range(6))
+    assert order[0] == 6 * comm.rank // comm.size, "each rank begins with another part"
+    compiled = comm.allreduce(sum(sum(each.stats.cache_misses.values()) for each in kernels))
+    assert compiled == 6
 
 
 def test_the_place_of_a_rank_on_its_node(comm):

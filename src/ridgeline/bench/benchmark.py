@@ -1,7 +1,7 @@
 """How a benchmark is declared and found: its name, its pattern and formula, its options, its function, its scaling.
 
 The command line, the page of documentation, the checks of ranges and the outputs follow from the declaration
-(cli/machine_commands.py, tools/generate_benchmarks_doc.py, bench/run.py); docs/adding-a-benchmark.md shows one. The
+(cli/bench_commands.py, tools/generate_benchmarks_doc.py, bench/run.py); docs/adding-a-benchmark.md shows one. The
 declarations of a family are in its `<family>_options.py`. They import neither Numba nor MPI, because
 `ridgeline --help` reads them all; the function of a benchmark is named there, and imported when it runs.
 """

@@ -3,71 +3,41 @@
 from __future__ import annotations
 
 import json as json_module
-from collections.abc import Callable
-from typing import Annotated, Literal
+from collections.abc import MutableMapping
+from typing import Annotated, Any, Literal
 
 import typer
 
-from ridgeline.bench.benchmark import Benchmark, BenchmarkOptions, available, failures
 from ridgeline.cli.command_line_options import Debug, Oversubscribe, PanelGroup, Ranks, with_options
 from ridgeline.runtime.declared_options import options_of
 from ridgeline.validate.validation_options import ValidationOptions
 
-Json = Annotated[
-    str | None,
-    typer.Option(
-        "--json", metavar="FILE", help="Write the results as JSON to this file; - is standard output."
-    ),
-]
-Csv = Annotated[
-    str | None,
-    typer.Option("--csv", metavar="FILE", help="Write the rows as comma-separated values, in SI units."),
-]
-Plot = Annotated[
-    str | None,
-    typer.Option("--plot", metavar="FILE", help="Draw the results into this PNG, SVG or PDF file."),
-]
-# Names of the options that every benchmark has, which no option of a benchmark may have.
-OUTPUTS = ("json", "csv", "plot", "debug", "oversubscribe")
 
-bench = typer.Typer(cls=PanelGroup, no_args_is_help=True, rich_markup_mode=None)
+class BenchmarkGroup(PanelGroup):
+    """The group `bench`, whose commands are declared once one of them, or their list, is needed."""
+
+    @property
+    def commands(self) -> MutableMapping[str, Any]:
+        from ridgeline.cli.bench_commands import benchmarks
+
+        made: MutableMapping[str, Any] = typer.main.get_group(benchmarks).commands
+        return made
+
+    @commands.setter
+    def commands(self, commands: MutableMapping[str, Any]) -> None:
+        """Ignore the commands that Typer has collected: there are none."""
+
+
+bench = typer.Typer(cls=BenchmarkGroup, no_args_is_help=True, rich_markup_mode=None)
 
 
 @bench.callback()
 def group() -> None:
     """Measure this machine: its parts alone, and the communication patterns of the models."""
+    from ridgeline.bench.benchmark import failures
+
     for sentence in failures():
         typer.echo(f"warning: {sentence}", err=True)
-
-
-def make_command(benchmark: Benchmark) -> Callable[..., None]:
-    """Return the command of a benchmark: a function whose signature Typer reads, and which runs the benchmark."""
-
-    @with_options(benchmark.offered, benchmark.make_options)
-    def run(
-        ranks: Ranks = None,
-        oversubscribe: Oversubscribe = False,
-        *,
-        options: BenchmarkOptions,
-        json: Json = None,
-        csv: Csv = None,
-        plot: Plot = None,
-        debug: Debug = False,
-    ) -> None:
-        from ridgeline.bench.run import BenchmarkOutputs, run_benchmark
-        from ridgeline.parallel.job import start_ranks
-
-        code = start_ranks(ranks)
-        if code is not None:
-            raise typer.Exit(code)
-        run_benchmark(benchmark, options, BenchmarkOutputs(json, csv, plot), debug)
-
-    run.__doc__ = benchmark.text
-    return run
-
-
-for declared in available().values():
-    bench.command(declared.name, short_help=declared.short)(make_command(declared))
 
 
 @with_options(options_of(ValidationOptions), ValidationOptions)

@@ -116,15 +116,24 @@ def check(
 
 def compile_kernels(
     case: CasePath,
+    ranks: Ranks = None,
     threads: Threads = None,
     device: Device = None,
     settings: Settings = None,
     no_python: NoPython = False,
 ) -> None:
-    """Compile every kernel of a case and keep it in the cache, so that a run begins at once."""
+    """Compile every kernel of a case and keep it in the cache, so that a run begins at once.
+
+    Several ranks of a node share the kernels, and are done sooner.
+    """
+    from ridgeline.parallel.job import start_ranks
     from ridgeline.simulation.run_on_ranks import compile_case
 
-    compile_case(load(case, settings, threads, device))
+    loaded = load(case, settings, threads, device)
+    code = start_ranks(ranks)
+    if code is not None:
+        raise typer.Exit(code)
+    compile_case(loaded)
 
 
 def report(

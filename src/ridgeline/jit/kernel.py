@@ -14,7 +14,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from functools import partial
+from contextvars import ContextVar
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 import numba
@@ -23,7 +24,7 @@ from numba import from_dtype, njit, types
 from numba.core.caching import FunctionCache
 from numba.core.serialize import dumps
 
-from ridgeline.jit.kernel_cache import keep_kernels
+from ridgeline.jit.kernel_cache import KernelBusyError, keep_kernels, refusing_busy_kernels
 from ridgeline.runtime.errors import ConfigError, KernelError
 from ridgeline.runtime.numba_errors import is_refusal, refusal
 
@@ -89,8 +90,7 @@ def kernel(signature: Callable[..., tuple[Any, ...]] | tuple[Any, ...], **option
         dispatcher.compile = partial(compile_or_explain, function, dispatcher.compile)
         dispatcher.declared = signature
         if not callable(signature):
-            dispatcher.compile(signature)
-            dispatcher.disable_compile()
+            _compile_or_pass_over(lambda: (dispatcher.compile(signature), dispatcher.disable_compile()))
         return dispatcher
 
     return declare
@@ -148,8 +148,8 @@ def compile_kernels(wanted: Iterable[Specialisation]) -> None:
 
     Notes
     -----
-    Local: it does not communicate. Call it by `in_turn_per_node`, so that one rank of a node fills the cache and the
-    others load from it. Compiling takes about a second for each kernel, loading some milliseconds.
+    Local: it does not communicate. Call it by `in_turn_per_node`, so that the ranks of a node share the work through
+    the cache. Compiling takes 0.2 to 20 s for each kernel, loading some milliseconds.
 
     Examples
     --------
@@ -157,8 +157,46 @@ def compile_kernels(wanted: Iterable[Specialisation]) -> None:
     >>> from ridgeline.particles.ghosts import kernels_of_ghosts
     >>> compile_kernels(kernels_of_ghosts())
     """
-    for kernel, arguments in wanted:
-        kernel.compile(arguments)
+    ahead = list(wanted)
+    part, parts = _share.get()
+    first = len(ahead) * part // parts
+    for kernel, arguments in ahead[first:] + ahead[:first]:
+        _compile_or_pass_over(partial(kernel.compile, arguments))
+
+
+# Which part of the kernels this process compiles first, and of how many.
+_share: ContextVar[tuple[int, int]] = ContextVar("share", default=(0, 1))
+_passed_over: list[Callable[[], object]] = []
+
+
+def _compile_or_pass_over(compile: Callable[[], object]) -> None:
+    """Compile a kernel; where kernels are shared and another process is compiling it, load it at the end."""
+    if _share.get()[1] == 1:
+        compile()
+        return
+    try:
+        with refusing_busy_kernels():
+            compile()
+    except KernelBusyError:
+        _passed_over.append(compile)
+
+
+@contextmanager
+def sharing_kernels(part: int, parts: int) -> Iterator[None]:
+    """Let kernels that another process is compiling wait until the end of the block.
+
+    `compile_kernels` begins with one of several parts. Each of `parts` processes of a host that want the same kernels
+    then compiles about as many of them, and loads the others from the cache.
+    """
+    before = _share.set((part, parts))
+    try:
+        yield
+    finally:
+        _share.reset(before)
+        ahead = [*_passed_over]
+        _passed_over.clear()
+    for compile in ahead:
+        compile()
 
 
 def unsigned(real: Any) -> Any:
@@ -171,6 +209,7 @@ def compile_or_explain(function: Callable[..., Any], compile: Callable[[Any], An
 
     The error says in one sentence which kernel, which file and line, and what Numba says.
     """
+    _postpone_blas()
     try:
         return compile(signature)
     except Exception as error:  # some of Numba's have no other base
@@ -181,6 +220,23 @@ def compile_or_explain(function: Callable[..., Any], compile: Callable[[Any], An
             f"{file}:{line}: the kernel {function.__name__} cannot be compiled: {reason}. Correct it there. "
             f"--debug shows the whole message of Numba."
         ) from error
+
+
+@cache
+def _postpone_blas() -> None:
+    """Let Numba look for BLAS when a kernel needs it, and not when its tables of functions are loaded.
+
+    Its module of array functions imports scipy.linalg to know whether `dot` can be compiled, which takes 0.3 s. It
+    can: SciPy is a dependency of ours, and functions that need BLAS look once more.
+    """
+    import numba.np.linalg
+
+    look = numba.np.linalg.ensure_blas
+    numba.np.linalg.ensure_blas = lambda: None
+    try:
+        import numba.np.arraymath
+    finally:
+        numba.np.linalg.ensure_blas = look
 
 
 def check_threads(n_threads: int, what: str) -> None:

@@ -2,20 +2,19 @@
 
 Each compiled kernel is one file. Its name holds a digest of what the machine code depends on:
 
-- the text of the source file that declares the kernel and of all files that this one imports, directly or not; an
-  installed library counts by its version;
+- the parts of source files that its function reaches, through imports too (`source_parts`), without comments,
+  docstrings and layout; an installed library counts by its version;
 - the code, default arguments and closure of the function as it is in memory, the functions that it calls, and the
   numbers, strings and arrays that they name;
 - the options, the types of the arguments, the processor, Numba's settings and the versions of what compiles.
 
-An edit therefore recompiles the kernels of the edited file and of the files that import it, and no others, and two
-checkouts with the same sources share their kernels. Dependencies that no source file and no function shows are not
-covered, such as an `overload` that only the caller has imported.
+An edit or an upgrade therefore recompiles the kernels that reach what it changed, and no others, and two checkouts
+with the same sources share their kernels. Dependencies that no source file and no function shows are not covered,
+such as an `overload` that only the caller has imported.
 
-The import closure is read with `ast`. What a file imports, and the digest of its text, are remembered in
-`sources.json` beside the kernels for as long as the modification time and the size of the file stay the same.
-A file that has changed since this process began may differ from what the process has imported, so the kernels that
-depend on it are compiled but not kept.
+The parts of a file are remembered in `sources.json` beside the kernels for as long as the modification time and the
+size of the file stay the same. A file that has changed since this process began may differ from what the process has
+imported, so the kernels that depend on it are compiled but not kept.
 
 Kernels are loaded and run unchecked, so `kernel_folders` says which folders are trusted: the user's own, and one that
 a centre shares. Each file ends with a digest of its content: a file that is damaged, or was cut off by a full disk or
@@ -25,7 +24,6 @@ the first to compile it. This module must be importable before Numba is.
 
 from __future__ import annotations
 
-import ast
 import atexit
 import fcntl
 import hashlib
@@ -40,12 +38,12 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from functools import cache, partial
 from importlib.metadata import PackageNotFoundError, version
-from importlib.util import resolve_name
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
-from typing import IO, Any, NamedTuple
+from typing import IO, Any
 
 from ridgeline.jit.kernel_folders import (
     DAY,
@@ -55,6 +53,7 @@ from ridgeline.jit.kernel_folders import (
     shared_folder,
     warn_of_shared,
 )
+from ridgeline.jit.source_parts import ALL, SourceFile, SourcePart, parts_of, reached
 from ridgeline.runtime.console import Tally
 from ridgeline.runtime.files import DAMAGED, read_regular
 from ridgeline.runtime.launcher import may_print
@@ -69,8 +68,12 @@ VECTOR_BYTES_VARIABLE = "RIDGELINE_VECTOR_BYTES"
 
 _DIGEST_BYTES = 16
 _PACKAGE = __name__.partition(".")[0]
-# Modules that put nothing into kernels.
-_NOT_COMPILED = {__name__, *(f"{_PACKAGE}.runtime.{name}" for name in ("errors", "numba_errors"))}
+# Modules that put nothing into kernels. What `jit.kernel` declares, the options and the types, is in every key.
+_NOT_COMPILED = {
+    _PACKAGE,
+    __name__,
+    *(f"{_PACKAGE}.{name}" for name in ("jit.kernel", "runtime.errors", "runtime.numba_errors")),
+}
 _PYTHON = Path(os.__file__).parent
 _POLL = 0.05  # seconds between two attempts to take a lock that another process holds
 _SILENT = 2.0  # seconds of waiting before a message says for whom
@@ -95,16 +98,8 @@ def _digest(content: bytes) -> bytes:
 # ---- the import closure ----
 
 
-class SourceFile(NamedTuple):
-    """What is remembered of a source file: times of its last change and its size, its digest, and what it imports."""
-
-    stamp: list[int]
-    digest: str
-    imports: list[str]  # absolute dotted names, of modules or of names in modules
-
-
-def closure_of(module: str) -> dict[str, str] | None:
-    """Return digests of the source file of a module and of all files that it imports, by the names of the modules.
+def closure_of(module: str, name: str = ALL) -> dict[str, str] | None:
+    """Return a digest of what a name of a module reaches in each file, by the names of the modules.
 
     Imports of the same package, of Ridgeline and of modules outside the installed libraries are followed, including
     those inside functions, but not those that are only for type checkers.
@@ -112,34 +107,29 @@ def closure_of(module: str) -> dict[str, str] | None:
     Returns
     -------
     dict or None
-        The digest of each file, and the version of each library; None if there is no such file, or one of the files
+        The digest for each file, and the version of each library; None if there is no such file, or one of the files
         has changed since this process began.
     """
     own = {module.partition(".")[0], _PACKAGE}
-    closure: dict[str, str] = {}
-    ahead = [module]
-    while ahead:
-        name = ahead.pop()
-        if name in closure or name in _NOT_COMPILED:
-            continue
-        top = name.partition(".")[0]
-        path = _file_of(name)
+
+    def look_up(name: str) -> SourceFile | str | None:
+        path = None if name in _NOT_COMPILED else _file_of(name)
         if path is None:
-            continue  # a name in a module, or a module of Python itself
+            return None  # a name in a module, or a module of Python itself
+        top = name.partition(".")[0]
         if top not in own and _is_library(path):
-            closure[top] = _version_of(top)
-            continue
+            return _version_of(top)
         source = _source(path)
         if source is None:
-            return None
-        closure[name] = source.digest
-        package = name if path.name == "__init__.py" else name.rpartition(".")[0]
-        if name == "__main__":
-            package = getattr(sys.modules[name], "__package__", None) or ""
-        for imported in source.imports:
-            with suppress(ImportError):  # a relative import beyond the top
-                ahead.append(resolve_name(imported, package))
-    return closure if module in closure else None
+            raise LookupError(path)
+        return source
+
+    try:
+        parts, libraries = reached(module, name, look_up)
+    except LookupError:
+        return None
+    digests = {name: _digest(json.dumps(part).encode()).hex() for name, part in parts.items()}
+    return digests | libraries if module in digests else None
 
 
 @cache
@@ -196,37 +186,12 @@ def _source(path: Path) -> SourceFile | None:
         remembered = _remembered()
         known = remembered.get(str(path))
         if known is None or known.stamp != stamp:
-            text = path.read_bytes()
-            known = SourceFile(stamp, _digest(text).hex(), sorted(_imports(text)))
+            known = SourceFile(stamp, parts_of(path.read_bytes()), path.name == "__init__.py")
             remembered[str(path)] = known
             _write_at_exit()
     except OSError:
         return None
     return known
-
-
-def _imports(text: bytes) -> set[str]:
-    """Return the dotted names that a module imports; those of a relative import begin with its dots."""
-    names: set[str] = set()
-    try:
-        ahead: list[ast.AST] = [ast.parse(text)]
-    except (SyntaxError, ValueError):  # for another version of Python, say
-        return names
-    while ahead:
-        node = ahead.pop()
-        if isinstance(node, ast.Import):
-            for alias in node.names:
-                parts = alias.name.split(".")
-                names |= {".".join(parts[: n + 1]) for n in range(len(parts))}
-        elif isinstance(node, ast.ImportFrom):
-            module = "." * node.level + (node.module or "")
-            joined = module if module.endswith(".") else f"{module}."
-            names |= {module, *(f"{joined}{alias.name}" for alias in node.names)}
-        elif isinstance(node, ast.If) and ast.unparse(node.test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING"):
-            ahead += node.orelse
-        else:
-            ahead += ast.iter_child_nodes(node)
-    return names
 
 
 @cache
@@ -235,8 +200,8 @@ def _remembered() -> dict[str, SourceFile]:
     with suppress(OSError, *DAMAGED):
         kept = json.loads(_read(kernel_folder() / "sources.json"))
         return {
-            path: SourceFile(list(stamp), str(digest), [str(name) for name in imports])
-            for path, (stamp, digest, imports) in kept.items()
+            path: SourceFile(list(stamp), [SourcePart(*part) for part in parts], bool(package))
+            for path, (stamp, parts, package) in kept.items()
         }
     return {}
 
@@ -280,7 +245,8 @@ def text_of(value: Any, seen: frozenset[int] = frozenset()) -> str:
             return f"{value.__module__}.{value.__qualname__} {_version_of(top)}"
         seen |= {id(value)}
         # A function that `eval` made has no module; the file that closes over it has given it its names.
-        sources = "" if value.__module__ is None else _closure_digest(value.__module__)
+        name = value.__qualname__.partition(".")[0]
+        sources = "" if value.__module__ is None else _closure_digest(value.__module__, name)
         if sources is None:
             raise LookupError(value.__module__)
         inner: dict[str, str] = {}
@@ -344,8 +310,8 @@ def _text_of_globals(function: FunctionType, seen: frozenset[int]) -> dict[str, 
 
 
 @cache
-def _closure_digest(module: str) -> str | None:
-    closure = closure_of(module)
+def _closure_digest(module: str, name: str) -> str | None:
+    closure = closure_of(module, name)
     return None if closure is None else _digest(json.dumps(sorted(closure.items())).encode()).hex()
 
 
@@ -523,6 +489,23 @@ def _cache_class(base: Any) -> Any:
     return KernelCache
 
 
+class KernelBusyError(Exception):
+    """Another process of this host is compiling the kernel."""
+
+
+@contextmanager
+def refusing_busy_kernels() -> Iterator[None]:
+    """Let the next compilation raise KernelBusyError where it would wait for another process."""
+    before = _refuses.set(True)
+    try:
+        yield
+    finally:
+        _refuses.reset(before)
+
+
+_refuses: ContextVar[bool] = ContextVar("refuses", default=False)
+
+
 def _compile_exclusively(kernels: Any, compile: Callable[[Any], Any], signature: Any) -> Any:
     """Compile a kernel or load it, while other processes of this host that want the same function wait."""
     from numba.core.compiler_lock import global_compiler_lock
@@ -548,12 +531,17 @@ def _lock(files: KernelFiles, signature: Any) -> Iterator[None]:
         yield
         return
     place = int.from_bytes(_digest(f"{about} {signature}".encode())[:7])
+    # Kernels that this one calls are waited for.
+    refuses = _refuses.get()
+    _refuses.set(False)
     begin, silent = time.monotonic(), True
     while True:
         try:
             fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, place)
             break
         except BlockingIOError:
+            if refuses:
+                raise KernelBusyError from None
             time.sleep(_POLL)
         except OSError:
             break

@@ -9,7 +9,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import NoReturn, TypeVar
 
 import mpi4py
@@ -28,6 +28,7 @@ log = logging.getLogger(__name__)
 AGREE_SECONDS = 1.0  # that a failing rank waits for the others to fail as well before it ends the job for all
 GRACE = 5.0  # seconds in which most launchers end the job of a lost rank themselves, with their own message
 POLL = 5e-4  # seconds between two tests of a request in `wait_asleep`
+_COMPILING_RANKS = 16  # of a node, which share its kernels: each compiler takes some 100 MB
 _LONG_POLL = 0.005  # the same where waiting takes long: for a rank that compiles, fails or ends
 
 
@@ -100,10 +101,11 @@ def node_communicator(comm: MPI.Comm) -> Iterator[MPI.Comm]:
 
 
 def in_turn_per_node(comm: MPI.Comm, action: Callable[[], T]) -> T:
-    """Run `action` on one rank of each node first, then on the others.
+    """Run an action that compiles kernels on all ranks; each kernel is compiled once on a node.
 
-    This is for compiling: the first rank fills the node's kernel cache, and the others load from it, so that no two
-    ranks write the same cache entry at the same time.
+    The first 16 ranks of a node run it at the same time. Each of them begins with another part of the kernels of
+    `compile_kernels`, and loads those that another one has compiled from the node's kernel cache. The other ranks of
+    the node follow, and load all of them.
 
     Parameters
     ----------
@@ -130,17 +132,22 @@ def in_turn_per_node(comm: MPI.Comm, action: Callable[[], T]) -> T:
     >>> in_turn_per_node(MPI.COMM_WORLD, lambda: "compiled")
     'compiled'
     """
+    from ridgeline.jit.kernel import sharing_kernels
+
     with node_communicator(comm) as node:
-        if node.rank == 0:
-            with stops_at_once():
+        sharers = min(node.size, _COMPILING_RANKS)
+        compiles = node.rank < sharers
+        if compiles:
+            with stops_at_once() if node.rank == 0 else nullcontext(), sharing_kernels(node.rank, sharers):
                 result = action()
         else:
             from numba.core.registry import cpu_target
 
             # Meanwhile load Numba's tables of functions, which takes 0.3 s at the first call.
             cpu_target.target_context.refresh()
-        sleeping_barrier(node, _LONG_POLL)
-        if node.rank != 0:
+        with stops_at_once() if node.rank == 0 else nullcontext():
+            sleeping_barrier(node, _LONG_POLL)
+        if not compiles:
             result = action()
     return result
 
