@@ -30,7 +30,6 @@ USED = {
         "numba.core.errors.TypingError": "__init__",
         "numba.core.registry.cpu_target": "target_context",
         "numba.core.serialize.dumps": "__call__",
-        "numba.np.linalg": "ensure_blas",
     },
     "xarray": {"xarray.core.indexing": "explicit_indexing_adapter"},
     "typer": {"typer._click.Context": "meta", "typer._click.HelpFormatter": "write_dl"},
