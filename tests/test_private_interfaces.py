@@ -16,11 +16,11 @@ from packaging.requirements import Requirement
 ROOT = Path(__file__).resolve().parents[1]
 # The modules concerned, by package, with all below them.
 PRIVATE = {
-    "numba": "numba.core",
-    "xarray": "xarray.core",
-    "typer": "typer._click",
-    "llvmlite": "llvmlite.binding",
-    "numba-cuda": "numba.cuda.dispatcher",
+    "numba": ("numba.core", "numba.np"),
+    "xarray": ("xarray.core",),
+    "typer": ("typer._click",),
+    "llvmlite": ("llvmlite.binding",),
+    "numba-cuda": ("numba.cuda.dispatcher",),
 }
 USED = {
     "numba": {
@@ -30,6 +30,7 @@ USED = {
         "numba.core.errors.TypingError": "__init__",
         "numba.core.registry.cpu_target": "target_context",
         "numba.core.serialize.dumps": "__call__",
+        "numba.np.arraymath": "ensure_blas",
         "numba.np.linalg": "ensure_blas",
     },
     "xarray": {"xarray.core.indexing": "explicit_indexing_adapter"},
@@ -48,12 +49,13 @@ OF_LAUNCHES = {
 def found_in(package: str) -> set[str]:
     """Return what our sources import of a package's private modules."""
     found = set()
+    private = tuple(f"{module}." for module in PRIVATE[package])
     for path in (ROOT / "src" / "ridgeline").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.ImportFrom) and f"{node.module}.".startswith(f"{PRIVATE[package]}."):
+            if isinstance(node, ast.ImportFrom) and f"{node.module}.".startswith(private):
                 found |= {f"{node.module}.{alias.name}" for alias in node.names}
             if isinstance(node, ast.Import):
-                found |= {a.name for a in node.names if f"{a.name}.".startswith(f"{PRIVATE[package]}.")}
+                found |= {a.name for a in node.names if f"{a.name}.".startswith(private)}
     return found
 
 
