@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from ridgeline.models.contract import DistributedArray, Estimate, Model, Variable, Work
     from ridgeline.models.recorders import Recorder, WrittenSteps
     from ridgeline.models.time_steps import FixedSteps
-    from ridgeline.parallel.communicator import in_turn_per_node
+    from ridgeline.parallel.communicator import compile_on_nodes
     from ridgeline.parallel.payload import check, content
     from ridgeline.particles.boxes import even_boxes, kernels_of_boxes
     from ridgeline.particles.identity_ranges import IdentityRanges
@@ -105,7 +105,7 @@ _PLACES = {
     "decompose": "blocks.cartesian",
     "even_boxes": "particles.boxes",
     "flexible_cg": "krylov.cg",
-    "in_turn_per_node": "parallel.communicator",
+    "compile_on_nodes": "parallel.communicator",
     "kernel": "jit.kernel",
     "kernels_of_cg": "krylov.cg",
     "kernels_of_boxes": "particles.boxes",
@@ -169,11 +169,11 @@ __all__ = [
     "check_process_grid",
     "choose_process_grid",
     "compile_kernels",
+    "compile_on_nodes",
     "content",
     "decompose",
     "even_boxes",
     "flexible_cg",
-    "in_turn_per_node",
     "kernel",
     "kernels_of_boxes",
     "kernels_of_cg",

@@ -17,7 +17,7 @@ from ridgeline.bench.graph500.reference import breadth_first_reference
 from ridgeline.bench.graph500.search import SearchWorkspace, breadth_first
 from ridgeline.bench.graph500.validation import validate_bfs
 from ridgeline.jit.kernel import compile_kernels
-from ridgeline.parallel.communicator import in_turn_per_node
+from ridgeline.parallel.communicator import compile_on_nodes
 
 RANKS = (1, 2, 3, 4)
 QUICK_RANKS = (3,)
@@ -31,7 +31,7 @@ def compiled(comm):
     """No two ranks compile at once."""
     parts = generator, construct_kernels, search_kernels, validation
     wanted = [one for part in parts for one in part.kernels()]
-    in_turn_per_node(comm, lambda: compile_kernels(wanted))
+    compile_on_nodes(comm, lambda: compile_kernels(wanted))
 
 
 @pytest.fixture(scope="module", params=CASES, ids=lambda param: f"{param[0]}, {param[1]}")

@@ -13,7 +13,7 @@ from ridgeline.bench import node_memory
 from ridgeline.bench.node_memory import memory_per_rank, require_memory
 from ridgeline.jit.kernel import compile_kernels, kernel, specialise
 from ridgeline.parallel import layout
-from ridgeline.parallel.communicator import in_turn_per_node, node_communicator
+from ridgeline.parallel.communicator import compile_on_nodes, node_communicator
 from ridgeline.parallel.layout import node_cores, oversubscription_warning, place_on_node
 from ridgeline.runtime.errors import ConfigError
 from ridgeline.runtime.signals import SignalCatcher, StopRequest
@@ -89,7 +89,7 @@ def test_the_ranks_of_a_node_share_the_kernels_and_compile_each_once(comm, monke
     order: list[int] = []
     for number, each in enumerate(kernels):
         monkeypatch.setattr(each, "compile", partial(compile_and_note, order, number, each.compile))
-    in_turn_per_node(comm, lambda: compile_kernels(specialise(kernels)))
+    compile_on_nodes(comm, lambda: compile_kernels(specialise(kernels)))
     assert sorted(set(order)) == list(range(6))
     assert order[0] == 6 * comm.rank // comm.size, "each rank begins with another part"
     compiled = comm.allreduce(sum(sum(each.stats.cache_misses.values()) for each in kernels))

@@ -12,7 +12,7 @@ from ridgeline.api import (
     TransformTuning,
     Variable,
     compile_kernels,
-    in_turn_per_node,
+    compile_on_nodes,
     kernels_of_transforms,
 )
 
@@ -32,7 +32,7 @@ class SpectralHeat(Model):
         super().setup(case, context)
         comm, dtype = context.comm, np.dtype(case.run.precision)
         self._grid = pencil_grid(case, comm.size, comm.rank)
-        in_turn_per_node(comm, lambda: compile_kernels(kernels_of_transforms(dtype)))
+        compile_on_nodes(comm, lambda: compile_kernels(kernels_of_transforms(dtype)))
         self._transform = FourierTransform(
             self._grid,
             EDGES,

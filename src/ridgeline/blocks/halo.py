@@ -445,7 +445,7 @@ class HaloExchange:
         """
         from ridgeline.blocks.halo_datatypes import DatatypePacker
         from ridgeline.parallel.autotuner import choose
-        from ridgeline.parallel.communicator import in_turn_per_node
+        from ridgeline.parallel.communicator import compile_on_nodes
 
         check_field_sets(field_sets)
         field = field_sets[0][0]
@@ -459,7 +459,7 @@ class HaloExchange:
                 packer = DatatypePacker(plan, field_sets, boxes, wraps, n_threads)
             else:
                 packer = HostPacker(plan, field_sets, n_threads)
-            in_turn_per_node(comm, packer.compile)
+            compile_on_nodes(comm, packer.compile)
             return HaloExchange(comm, packer, name)
 
         if method == "auto" and comm.size == 1:

@@ -47,7 +47,7 @@ from ridgeline.blocks.projection_kernels import (
     subtract_face_gradient,
 )
 from ridgeline.jit.kernel import compile_kernels, specialise
-from ridgeline.parallel.communicator import in_turn_per_node
+from ridgeline.parallel.communicator import compile_on_nodes
 
 FlowSide = Literal["wall", "slip", "inflow", "outflow"]
 FlowSides = Literal["periodic"] | tuple[FlowSide, FlowSide]
@@ -160,7 +160,7 @@ class NodalProjection:
         self.solver = self._make_solver(comm, block, widths, sides, dtype)
         kind = self.solver.dtype
         kernels = specialise([set_nodal_divergence, add_cell_gradient], kind)
-        in_turn_per_node(comm, lambda: compile_kernels(kernels))
+        compile_on_nodes(comm, lambda: compile_kernels(kernels))
         self.phi = self.solver.x
         nodes = self.solver.block
         self._nodes = np.array(nodes.shape_local, np.int64)
@@ -333,7 +333,7 @@ class MacProjection:
         kind = np.dtype(dtype)
         self._own = None if solver else CellMultigrid(comm, block, widths, (z, y, x), dtype=kind)
         kernels = specialise([set_face_divergence, subtract_face_gradient], kind)
-        in_turn_per_node(comm, lambda: compile_kernels(kernels))
+        compile_on_nodes(comm, lambda: compile_kernels(kernels))
         chosen = solver or self._own
         assert chosen is not None
         self.solver: CellSolver = chosen

@@ -29,7 +29,7 @@ from ridgeline.config.case import AnyCase
 from ridgeline.config.intervals import Interval
 from ridgeline.parallel.allreduce import broadcast_decision
 from ridgeline.parallel.autotuner import TuningResult, choose
-from ridgeline.parallel.communicator import in_turn_per_node
+from ridgeline.parallel.communicator import compile_on_nodes
 from ridgeline.parallel.layout import busiest_share, place_on_node
 from ridgeline.parallel.partition import Triple
 from ridgeline.runtime.context import Context
@@ -212,7 +212,7 @@ class _SweepTrials:
             cartesian, block = decompose(comm, self._shape, run.grid, run.periodic, variant.steps)
             engine = run.make_engine(block, cartesian, self._context)
             cartesian.Free()  # its requests keep it
-            in_turn_per_node(self._context.comm, engine.compile)
+            compile_on_nodes(self._context.comm, engine.compile)
             self._engines[variant.steps] = engine
         engine.cut(variant.tiling)
         left = self._sweeps_per_call(variant) * variant.steps

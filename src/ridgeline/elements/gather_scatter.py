@@ -34,7 +34,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from ridgeline.elements.gather_scatter_plan import make_plan
 from ridgeline.jit.kernel import compile_kernels, kernel, specialise, subroutine
-from ridgeline.parallel.communicator import in_turn_per_node
+from ridgeline.parallel.communicator import compile_on_nodes
 
 ADD, MIN, MAX = range(3)
 OPERATIONS = {"add": ADD, "min": MIN, "max": MAX}
@@ -243,7 +243,7 @@ class GatherScatter:
         """Compile the kernels of these operations and dtypes, or load them from the cache. Collective."""
         kernels = [kernel for name in operations for kernel in make_kernels(OPERATIONS[name])]
         wanted = [each for dtype in dtypes for each in specialise(kernels, dtype)]
-        in_turn_per_node(self.comm, lambda: compile_kernels(wanted))
+        compile_on_nodes(self.comm, lambda: compile_kernels(wanted))
 
     def _fields(self, u: Array) -> Array:
         """Return u as [fields, points]. Raise ValueError if it does not fit."""

@@ -43,7 +43,7 @@ from ridgeline.elements.tensor import GENERATED, along_x
 from ridgeline.jit.kernel import compile_kernels, kernel, specialise
 from ridgeline.jit.llvm import Vector, host_vector_bytes
 from ridgeline.krylov.cg import SUMS, HostStepLengths
-from ridgeline.parallel.communicator import in_turn_per_node
+from ridgeline.parallel.communicator import compile_on_nodes
 from ridgeline.runtime.aligned import aligned_empty, aligned_zeros
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ class OnePassStiffness:
         self._constants = np.array([0.0, 0.0, shift])
         self.steps = HostStepLengths(gather_scatter.comm, self._constants)
         self._sums = np.zeros(SUMS)
-        self._passes = in_turn_per_node(gather_scatter.comm, self._compiled)
+        self._passes = compile_on_nodes(gather_scatter.comm, self._compiled)
 
     def _compiled(self) -> tuple[Any, Any]:
         compile_kernels(specialise([shared_squares]))

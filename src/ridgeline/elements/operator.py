@@ -25,7 +25,7 @@ from ridgeline.elements.tensor import GENERATED
 from ridgeline.jit.kernel import compile_kernels, specialise
 from ridgeline.krylov.kernels import zero_points
 from ridgeline.krylov.operator import Array, InnerProduct, timed
-from ridgeline.parallel.communicator import in_turn_per_node
+from ridgeline.parallel.communicator import compile_on_nodes
 
 if TYPE_CHECKING:
     from ridgeline.elements.gather_scatter import GatherScatter
@@ -113,7 +113,7 @@ class ElementOperator:
         self.nullspace = (self.h2 == 0.0 and given == 0) if nullspace is None else nullspace
         self._apply: Callable[..., None]
         self._direction: Callable[..., float]
-        in_turn_per_node(comm, lambda: self._compile(products))
+        compile_on_nodes(comm, lambda: self._compile(products))
         g = geometry
         self._geometry_arrays = (g.scale, g.volume, g.factors, g.mass, g.derivative, g.weights)
         self.inner = inner or element_inner_product(geometry, gather_scatter)
@@ -211,7 +211,7 @@ class ElementOperator:
         def compile_diagonal() -> None:
             make_diagonal(self.grid.n, "float64", self.geometry.axis_aligned)
 
-        in_turn_per_node(self.gather_scatter.comm, compile_diagonal)
+        compile_on_nodes(self.gather_scatter.comm, compile_diagonal)
         kernel: Any = make_diagonal(self.grid.n, "float64", self.geometry.axis_aligned)
         kernel(np.arange(self.grid.n_elements), self.h1, self.h2, *self._geometry_arrays, diagonal)
         self.gather_scatter.sum(diagonal)

@@ -148,7 +148,7 @@ def compile_kernels(wanted: Iterable[Specialisation]) -> None:
 
     Notes
     -----
-    Local: it does not communicate. Call it by `in_turn_per_node`, so that the ranks of a node share the work through
+    Local: it does not communicate. Call it by `compile_on_nodes`, so that the ranks of a node share the work through
     the cache. Compiling takes 0.2 to 20 s for each kernel, loading some milliseconds.
 
     Examples

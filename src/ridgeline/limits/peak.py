@@ -36,7 +36,7 @@ from ridgeline.jit.kernel import (
 )
 from ridgeline.jit.llvm import Lanes, data_pointer, element_type, host_vector_bytes
 from ridgeline.parallel.allreduce import errors_on_all_ranks
-from ridgeline.parallel.communicator import in_turn_per_node
+from ridgeline.parallel.communicator import compile_on_nodes
 from ridgeline.runtime.errors import ConfigError, VerificationError
 
 if TYPE_CHECKING:
@@ -252,12 +252,12 @@ def measure_peak_rates(
     """
     _check_arguments(n_threads, dtypes, seconds)
     if device == "cpu":
-        in_turn_per_node(comm, compile_peak)
+        compile_on_nodes(comm, compile_peak)
         works: list[PeakWork] = [MultiplyAdds(dtype, n_threads) for dtype in dtypes]
     else:
         from ridgeline.limits.limits_cuda import DeviceMultiplyAdds  # numba-cuda is only needed here
 
-        works = in_turn_per_node(comm, lambda: [DeviceMultiplyAdds(dtype) for dtype in dtypes])
+        works = compile_on_nodes(comm, lambda: [DeviceMultiplyAdds(dtype) for dtype in dtypes])
     return {dtype: _rates(comm, work, seconds, repeats) for dtype, work in zip(dtypes, works)}
 
 

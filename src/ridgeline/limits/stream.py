@@ -270,10 +270,10 @@ def measure_stream(
     if comm is None:
         compile_stream(dtype)
     else:
-        from ridgeline.parallel.communicator import in_turn_per_node
+        from ridgeline.parallel.communicator import compile_on_nodes
 
         caches, ranks_per_node = over_node(comm, caches)
-        in_turn_per_node(comm, lambda: compile_stream(dtype))
+        compile_on_nodes(comm, lambda: compile_stream(dtype))
     cache_bytes = sum(caches.values()) or _UNKNOWN_CACHE
     if bytes_per_rank is None:
         per_node = max(_CACHES * cache_bytes, _MIN_ARRAY)
@@ -328,10 +328,10 @@ def measure_caches(comm: MPI.Comm, n_threads: int, dtype: DTypeLike) -> list[Cac
     threads, are left out. Raises ConfigError for more threads than Numba has, RuntimeError if the results are wrong;
     on all ranks.
     """
-    from ridgeline.parallel.communicator import in_turn_per_node
+    from ridgeline.parallel.communicator import compile_on_nodes
     from ridgeline.parallel.layout import place_on_node
 
-    in_turn_per_node(comm, lambda: compile_stream(dtype))
+    compile_on_nodes(comm, lambda: compile_stream(dtype))
     mine = caches_by_level(usable_cores())
     first_of_node = place_on_node(comm).local_rank == 0
     rates = []

@@ -100,7 +100,7 @@ def node_communicator(comm: MPI.Comm) -> Iterator[MPI.Comm]:
         node.Free()
 
 
-def in_turn_per_node(comm: MPI.Comm, action: Callable[[], T]) -> T:
+def compile_on_nodes(comm: MPI.Comm, action: Callable[[], T]) -> T:
     """Run an action that compiles kernels on all ranks; each kernel is compiled once on a node.
 
     The first 16 ranks of a node run it at the same time. Each of them begins with another part of the kernels of
@@ -128,8 +128,8 @@ def in_turn_per_node(comm: MPI.Comm, action: Callable[[], T]) -> T:
     With two ranks, started by `mpiexec -n 2 python program.py`:
 
     >>> from mpi4py import MPI
-    >>> from ridgeline.api import in_turn_per_node
-    >>> in_turn_per_node(MPI.COMM_WORLD, lambda: "compiled")
+    >>> from ridgeline.api import compile_on_nodes
+    >>> compile_on_nodes(MPI.COMM_WORLD, lambda: "compiled")
     'compiled'
     """
     from ridgeline.jit.kernel import sharing_kernels

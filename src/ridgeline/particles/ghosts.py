@@ -95,11 +95,11 @@ class Ghosts:
     >>> import numpy as np
     >>> from mpi4py import MPI
     >>> from ridgeline.jit.kernel import compile_kernels
-    >>> from ridgeline.parallel.communicator import in_turn_per_node
+    >>> from ridgeline.parallel.communicator import compile_on_nodes
     >>> from ridgeline.particles.boxes import even_boxes
     >>> from ridgeline.particles.ghosts import Ghosts, kernels_of_ghosts
     >>> comm = MPI.COMM_WORLD
-    >>> in_turn_per_node(comm, lambda: compile_kernels(kernels_of_ghosts()))
+    >>> compile_on_nodes(comm, lambda: compile_kernels(kernels_of_ghosts()))
     >>> boxes = even_boxes((0, 0, 0), (1, 1, 1), np.arange(2).reshape(1, 1, 2), (False, False, False))
     >>> ghosts = Ghosts(comm, boxes, reach=0.1)
     >>> rows = ghosts.build(np.array([[0.45 + 0.1 * comm.rank, 0.5, 0.5]]), 1)

@@ -22,7 +22,7 @@ from ridgeline.models.contract import Model, Variable
 from ridgeline.models.earlier_runs import remember_run
 from ridgeline.models.memory_check import refuse_what_does_not_fit
 from ridgeline.parallel.allreduce import errors_on_all_ranks, require_same_on_all_ranks
-from ridgeline.parallel.communicator import in_turn_per_node
+from ridgeline.parallel.communicator import compile_on_nodes
 from ridgeline.runtime.console import Progress, open_log_file
 from ridgeline.runtime.context import Context
 from ridgeline.runtime.device_errors import device_errors_explained
@@ -163,7 +163,7 @@ class CaseRun:
             caller.show(decomposition)
 
         with self._regions("compile"):
-            in_turn_per_node(comm, model.compile)
+            compile_on_nodes(comm, model.compile)
 
         with self._regions("setup"):
             first, position = self._restart.set_first_state(resume)
@@ -248,7 +248,7 @@ class CaseRun:
         with self._regions("setup"):
             model.setup(case, self.context)
         with self._regions("compile"):
-            in_turn_per_node(self.context.comm, model.compile)
+            compile_on_nodes(self.context.comm, model.compile)
         with self._regions("setup"):
             _copy_state(self.model, model)
             time = self.model.time(self.step)

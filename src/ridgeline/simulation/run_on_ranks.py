@@ -143,7 +143,7 @@ def compile_case(loaded: LoadedCase) -> float:
     case = loaded.case
     with job(case.run.threads) as comm:
         from ridgeline.jit.kernel_folders import kernel_folder, shared_folder
-        from ridgeline.parallel.communicator import in_turn_per_node
+        from ridgeline.parallel.communicator import compile_on_nodes
         from ridgeline.runtime.context import Context
         from ridgeline.simulation.limits import measure_limits
 
@@ -152,7 +152,7 @@ def compile_case(loaded: LoadedCase) -> float:
         model: Model = create(case.run.model)
         context = Context(comm, case.run.device, case.run.threads)
         model.setup(case, context)
-        in_turn_per_node(comm, model.compile)
+        compile_on_nodes(comm, model.compile)
         # A run also compiles the kernels of its initial state, diagnostics and summary, and those of the limits.
         model.initialize()
         model.diagnostics()

@@ -46,7 +46,7 @@ from ridgeline.io.machine_file import read_named_machine
 from ridgeline.io.output_files import write_text
 from ridgeline.jit.kernel import kernel
 from ridgeline.limits.stream import StreamArrays, compile_stream, last_level_caches
-from ridgeline.parallel.communicator import in_turn_per_node, node_communicator
+from ridgeline.parallel.communicator import compile_on_nodes, node_communicator
 from ridgeline.parallel.layout import Layout, find_layout, place_on_node
 from ridgeline.runtime.console import Phases, silent
 from ridgeline.runtime.errors import VerificationError
@@ -293,7 +293,7 @@ def _tensor_rates(comm: MPI.Comm, n: int, large: int) -> tuple[float, float]:
     transposed = np.ascontiguousarray(derivative.T)
     u, out = np.ones((1, n, n, n)), np.zeros((1, 3, n, n, n))
 
-    probe = in_turn_per_node(comm, lambda: make_gradient_probe(n))
+    probe = compile_on_nodes(comm, lambda: make_gradient_probe(n))
     repeats = max(1, _IN_CACHE_POINTS // n**3)
     seconds = _best(comm, lambda: probe(u, derivative, transposed, repeats, out))
     in_cache = 6.0 * n * n**3 * repeats / seconds
@@ -304,7 +304,7 @@ def _tensor_rates(comm: MPI.Comm, n: int, large: int) -> tuple[float, float]:
 
 def _triad(comm: MPI.Comm, n_bytes: int) -> float:
     """Return the B/s of STREAM triad on this rank, with arrays that are freed on return. Collective."""
-    in_turn_per_node(comm, compile_stream)
+    compile_on_nodes(comm, compile_stream)
     arrays = StreamArrays(n_bytes, 1)
     seconds = _best(comm, lambda: arrays.run("triad"))
     return arrays.bytes_moved("triad") / seconds

@@ -43,7 +43,7 @@ from ridgeline.bench.graph500.search import SearchWorkspace, breadth_first
 from ridgeline.bench.graph500.shortest_paths import PathGraph, PathSearch, shortest_paths
 from ridgeline.bench.result import Column, Plot, Result
 from ridgeline.jit.kernel import check_threads, compile_kernels, numba_threads
-from ridgeline.parallel.communicator import in_turn_per_node
+from ridgeline.parallel.communicator import compile_on_nodes
 from ridgeline.parallel.layout import find_layout
 from ridgeline.runtime.console import Phases, silent
 from ridgeline.runtime.errors import ConfigError
@@ -195,7 +195,7 @@ def compile_graph500(comm: MPI.Comm) -> None:
     """Compile the kernels, or load them from the cache. Collective."""
     parts = generator, construct_kernels, search_kernels, path_kernels, validation
     kernels = [declared for part in parts for declared in part.kernels()]
-    in_turn_per_node(comm, lambda: compile_kernels(kernels))
+    compile_on_nodes(comm, lambda: compile_kernels(kernels))
 
 
 def to_result(

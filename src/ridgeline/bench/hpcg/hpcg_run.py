@@ -55,7 +55,7 @@ from ridgeline.bench.result import Column, Plot, Result
 from ridgeline.jit.kernel import check_threads, compile_kernels
 from ridgeline.limits.stream import StreamLimits, measure_stream
 from ridgeline.parallel.allreduce import broadcast_decision, errors_on_all_ranks
-from ridgeline.parallel.communicator import in_turn_per_node
+from ridgeline.parallel.communicator import compile_on_nodes
 from ridgeline.parallel.layout import find_layout
 from ridgeline.runtime.console import Phases, silent
 from ridgeline.runtime.regions import Regions
@@ -119,7 +119,7 @@ def measure_hpcg(comm: MPI.Comm, options: HpcgOptions, progress: Phases | None =
 def compile_hpcg(comm: MPI.Comm, threads: int) -> None:
     """Compile the kernels of both implementations, or load them from the cache. Collective."""
     kernels = [*problem.kernels(), *reference.kernels(), *optimised.kernels(threads)]
-    in_turn_per_node(comm, lambda: compile_kernels(kernels))
+    compile_on_nodes(comm, lambda: compile_kernels(kernels))
 
 
 def require_memory_of_box(comm: MPI.Comm, geometry: HpcgGeometry) -> None:

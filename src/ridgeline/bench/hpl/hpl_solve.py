@@ -53,7 +53,7 @@ from ridgeline.jit.kernel import Specialisation, compile_kernels
 from ridgeline.krylov.gmres import gmres, kernels_of_gmres
 from ridgeline.krylov.operator import InnerProduct
 from ridgeline.parallel.allreduce import allreduce_max
-from ridgeline.parallel.communicator import in_turn_per_node
+from ridgeline.parallel.communicator import compile_on_nodes
 from ridgeline.runtime.regions import Regions
 
 _COLUMNS = 64  # columns that a thread generates at a time
@@ -144,7 +144,7 @@ def solve_system(
     A singular or badly scaled matrix is not an error: the official test fails.
     """
     check_grid(comm.size, settings.p, settings.q)
-    in_turn_per_node(comm, lambda: compile_kernels(kernels()))
+    compile_on_nodes(comm, lambda: compile_kernels(kernels()))
     with make_grid(comm, settings) as grid, TileTeam(settings.threads) as team:
         broadcast, tried = choose_broadcast(comm, grid.row_comm, settings)
         system: HplSystem
@@ -240,7 +240,7 @@ def solve_mixed(
     A matrix for which elimination fails is not an error: the test fails.
     """
     check_grid(comm.size, settings.p, settings.q)
-    in_turn_per_node(comm, lambda: compile_kernels([*kernels(), *kernels_of_gmres(np.float64)]))
+    compile_on_nodes(comm, lambda: compile_kernels([*kernels(), *kernels_of_gmres(np.float64)]))
     with make_grid(comm, settings) as grid, TileTeam(settings.threads) as team:
         system: MxpSystem
         if settings.device == "cpu":

@@ -28,7 +28,7 @@ from ridgeline.blocks.multigrid.cell_kernels import (
 )
 from ridgeline.blocks.multigrid.cell_rows import CellEquation
 from ridgeline.blocks.multigrid.levels import GridLevel
-from ridgeline.parallel.communicator import in_turn_per_node
+from ridgeline.parallel.communicator import compile_on_nodes
 from ridgeline.parallel.partition import Triple
 from ridgeline.runtime.aligned import CACHE_LINE, aligned_zeros
 
@@ -91,7 +91,7 @@ class GhostFill:
                 *(block, len(fields), fields[0].flat.itemsize, True, (False, False, False)), layers=thickness
             )
             packer = HostPacker(plan, [fields])
-            in_turn_per_node(comm, packer.compile)
+            compile_on_nodes(comm, packer.compile)
             self._exchanges.append(HaloExchange(comm, packer, "pack"))
         self.messages = self.bytes_sent = 0
 

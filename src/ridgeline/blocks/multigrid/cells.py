@@ -39,7 +39,7 @@ from ridgeline.blocks.multigrid.smoothing import (
 )
 from ridgeline.jit.kernel import Specialisation, compile_kernels, specialise
 from ridgeline.parallel.allreduce import allreduce_max, allreduce_sums, kernels_of_sums, raise_on_all_ranks
-from ridgeline.parallel.communicator import in_turn_per_node
+from ridgeline.parallel.communicator import compile_on_nodes
 from ridgeline.runtime.regions import Regions
 
 Array = NDArray[Any]
@@ -171,7 +171,7 @@ class CellMultigrid:
             natural = self.levels[0].natural_block(block.coords, 2 * steps)
             assert natural is not None
             self._staging = contiguous_field(natural, self.dtype)
-        in_turn_per_node(comm, lambda: compile_kernels(kernels_of_cells(self.dtype, self.lines)))
+        compile_on_nodes(comm, lambda: compile_kernels(kernels_of_cells(self.dtype, self.lines)))
         self.cycles = self.messages = self.bytes_sent = 0
         self.seconds = np.zeros((len(self.levels), len(PHASES)))
         self.passes_per_cycle = PASSES_PER_CYCLE

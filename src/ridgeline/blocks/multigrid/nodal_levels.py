@@ -30,7 +30,7 @@ from ridgeline.blocks.multigrid.nodal_tables import (
     restriction_weights,
     smoothing_weights,
 )
-from ridgeline.parallel.communicator import in_turn_per_node
+from ridgeline.parallel.communicator import compile_on_nodes
 from ridgeline.parallel.partition import Triple
 from ridgeline.runtime.aligned import aligned_zeros
 
@@ -57,7 +57,7 @@ class GhostExchange:
         z, y, x = (axis not in self._thin for axis in range(3))
         plan = HaloPlan(block, 1, fields[0].flat.itemsize, corners=True, wrap=(z, y, x), layers=layers)
         packer = HostPacker(plan, [(field,) for field in fields])
-        in_turn_per_node(comm, packer.compile)
+        compile_on_nodes(comm, packer.compile)
         self._exchange = HaloExchange(comm, packer, "pack")
         self.messages, self.bytes_sent = plan.messages_sent, plan.bytes_sent
 

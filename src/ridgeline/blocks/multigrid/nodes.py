@@ -36,7 +36,7 @@ from ridgeline.blocks.multigrid.nodal_tables import GHOST, dense_inverse, is_sin
 from ridgeline.blocks.multigrid.result import MultigridResult
 from ridgeline.jit.kernel import compile_kernels, specialise
 from ridgeline.parallel.allreduce import allreduce_max
-from ridgeline.parallel.communicator import in_turn_per_node
+from ridgeline.parallel.communicator import compile_on_nodes
 from ridgeline.parallel.partition import Triple
 
 LEAST_CELLS = 3  # that an axis keeps: fewer cannot fill their ghosts by one exchange
@@ -146,7 +146,7 @@ class NodalMultigrid:
         kernels = specialise([smooth_and_restrict, correct_and_smooth], self.dtype) + specialise(
             [multiply_dense], "float64"
         )
-        in_turn_per_node(comm, lambda: compile_kernels(kernels))
+        compile_on_nodes(comm, lambda: compile_kernels(kernels))
 
         self._parts: list[NodalLevel] = []  # of the levels of which this rank owns something
         self._moves: list[Agglomeration | None] = []

@@ -19,7 +19,7 @@ from ridgeline.elements.coarse.direct import Field
 from ridgeline.elements.coarse.hierarchy import AlgebraicLevel, build_hierarchy
 from ridgeline.elements.multigrid.level import PolynomialLevel
 from ridgeline.jit.kernel import compile_kernels, specialise
-from ridgeline.parallel.communicator import in_turn_per_node
+from ridgeline.parallel.communicator import compile_on_nodes
 from ridgeline.sparse import halo
 from ridgeline.sparse import rows as sparse_rows
 from ridgeline.sparse.distributed import DistributedMatrix
@@ -170,7 +170,7 @@ class AlgebraicCoarse:
         hierarchy = build_hierarchy(comm, fine, coarse, overlap)
         levels = hierarchy.levels
         kernels = [*specialise(_KERNELS, self.dtype), *halo.kernels(self.dtype)]
-        in_turn_per_node(comm, lambda: compile_kernels(kernels))
+        compile_on_nodes(comm, lambda: compile_kernels(kernels))
         self._rows = [level.matrix.rows.total for level in levels]
         self._first_whole = next(
             place for place, level in enumerate(levels) if level.matrix.rows.comm.size == 1

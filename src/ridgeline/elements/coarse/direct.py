@@ -18,7 +18,7 @@ from ridgeline.elements.multigrid.fast_diagonalisation import ZERO
 from ridgeline.elements.multigrid.level import PolynomialLevel
 from ridgeline.elements.quadrature import gll_interpolation
 from ridgeline.jit.kernel import compile_kernels, specialise
-from ridgeline.parallel.communicator import in_turn_per_node
+from ridgeline.parallel.communicator import compile_on_nodes
 from ridgeline.sparse.rows import gather, scatter_add
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class WholeVector:
         self._ids = np.ascontiguousarray(level.ids.reshape(-1), np.int64)
         self._local = np.zeros(len(unique), dtype)
         self.vector = np.zeros(level.n_unique, dtype)
-        in_turn_per_node(comm, lambda: compile_kernels(specialise([gather, scatter_add], dtype)))
+        compile_on_nodes(comm, lambda: compile_kernels(specialise([gather, scatter_add], dtype)))
         if comm.size > 1:
             self._counts = comm.allgather(len(unique))
             self._all_ids = np.concatenate(comm.allgather(unique))

@@ -29,7 +29,7 @@ from ridgeline.elements.coarse.direct import WHOLE
 from ridgeline.elements.gather_scatter import GatherScatter
 from ridgeline.elements.multigrid.level import PolynomialLevel, galerkin_matrices
 from ridgeline.jit.kernel import compile_kernels
-from ridgeline.parallel.communicator import in_turn_per_node
+from ridgeline.parallel.communicator import compile_on_nodes
 from ridgeline.sparse import halo
 from ridgeline.sparse.distributed import DistributedMatrix, Numbering, assemble, transpose, triple_product
 
@@ -84,7 +84,7 @@ def build_hierarchy(
 
     overlap: whether the gather-scatter of the points overlaps with computing.
     """
-    in_turn_per_node(comm, lambda: compile_kernels(halo.kernels()))
+    compile_on_nodes(comm, lambda: compile_kernels(halo.kernels()))
     ids = np.where(coarse.constrained, -1, coarse.ids)
     points = GatherScatter(comm, ids, overlap=overlap)
     rows, names, number = number_rows(comm, ids, points)

@@ -33,7 +33,7 @@ from ridgeline.elements.quadrature import gll_interpolation
 from ridgeline.elements.tensor import GENERATED
 from ridgeline.jit.kernel import Specialisation, compile_kernels, specialise
 from ridgeline.krylov.operator import timed
-from ridgeline.parallel.communicator import in_turn_per_node
+from ridgeline.parallel.communicator import compile_on_nodes
 from ridgeline.parallel.partition import Triple
 
 if TYPE_CHECKING:
@@ -141,7 +141,7 @@ class SchwarzMultigrid:
         sizes = [int(np.prod(level.shape)) for level in levels]
         self._r = [np.zeros(size, dtype) for size in sizes]
         self._z = [np.zeros(size, dtype) for size in sizes]
-        in_turn_per_node(comm, self._compile)
+        compile_on_nodes(comm, self._compile)
         self._work = [level.work() for level in self.levels]
 
     def _compile(self) -> None:

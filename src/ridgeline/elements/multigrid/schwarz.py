@@ -24,7 +24,7 @@ from ridgeline.elements.multigrid.level import PolynomialLevel
 from ridgeline.elements.multigrid.schwarz_kernels import make_residual, make_sweep
 from ridgeline.elements.tensor import GENERATED
 from ridgeline.jit.kernel import compile_kernels, specialise
-from ridgeline.parallel.communicator import in_turn_per_node
+from ridgeline.parallel.communicator import compile_on_nodes
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -114,7 +114,7 @@ class SchwarzLevel:
         self._pack_layers, self._sweep, self._pack_ghosts, self._collect = make_sweep(nz, ny, nx, products)
         self._residual = make_residual(nz, ny, nx, level.mesh.axis_aligned, products)
         self._set_operator_arrays()
-        in_turn_per_node(comm, self._compile)
+        compile_on_nodes(comm, self._compile)
         self._unweighted: Field = np.zeros(0, dtype)
         self.left = np.zeros(size, dtype)
 

@@ -28,7 +28,7 @@ from ridgeline.models.n_body.settings import NBodyCase
 from ridgeline.models.n_body.structure import Structure
 from ridgeline.models.recorders import profiles_recorder
 from ridgeline.models.time_steps import next_step
-from ridgeline.parallel.communicator import in_turn_per_node
+from ridgeline.parallel.communicator import compile_on_nodes
 from ridgeline.parallel.partition import DistributedArray
 from ridgeline.particles.particles import POSITION, ParticleField
 
@@ -55,7 +55,7 @@ class NBody(Model):
         comm = context.comm
         self._process_grid = process_grid(case, comm.size)
         self._grid = PencilGrid(case.grid.shape, DEALIAS, self._process_grid, comm.rank)
-        in_turn_per_node(comm, lambda: compile_kernels(CpuEngine.kernels(case.run.precision)))
+        compile_on_nodes(comm, lambda: compile_kernels(CpuEngine.kernels(case.run.precision)))
         self._tuning = TransformTuning(
             method=case.model.transpose.method, threads=context.threads, effort=case.model.fft.effort
         )

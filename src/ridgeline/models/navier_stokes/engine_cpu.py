@@ -50,7 +50,7 @@ from ridgeline.models.navier_stokes.solves import (
 )
 from ridgeline.models.navier_stokes.sources import PLACES, field_symbols, kept_formulas
 from ridgeline.models.navier_stokes.time_stepping import levels_of_kernel
-from ridgeline.parallel.communicator import in_turn_per_node
+from ridgeline.parallel.communicator import compile_on_nodes
 from ridgeline.runtime.regions import Regions
 
 if TYPE_CHECKING:
@@ -226,7 +226,7 @@ class CpuEngine(SplittingEngine):
         geometry: ElementGeometry | None = None,
     ) -> None:
         super().__init__(comm, grid, problem, regions, geometry)
-        self.kernels = in_turn_per_node(comm, self._compile)
+        self.kernels = compile_on_nodes(comm, self._compile)
         assembled, self.inner, self.boundaries = self._host_parts()
         self.gather = self.host_gather
         self.inverse_mass = 1.0 / assembled

@@ -34,7 +34,7 @@ from ridgeline.models.navier_stokes.derivatives import element_chunks, weak_dive
 from ridgeline.models.navier_stokes.problem import Array, FlowProblem, smallest_spacing
 from ridgeline.models.parts import sum_over_groups
 from ridgeline.parallel.allreduce import allreduce_min
-from ridgeline.parallel.communicator import in_turn_per_node
+from ridgeline.parallel.communicator import compile_on_nodes
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -61,7 +61,7 @@ class Streamfunction:
         axis: int = 2,
     ) -> None:
         self._comm, self._geometry, self._gather, self._axis = comm, geometry, gather_scatter, axis
-        in_turn_per_node(comm, lambda: compile_kernels(kernels_of_cg()))
+        compile_on_nodes(comm, lambda: compile_kernels(kernels_of_cg()))
         self._operator = ElementOperator(
             geometry.grid, _along_planes(geometry, axis), gather_scatter, 1.0, 0.0
         )

@@ -17,7 +17,7 @@ from ridgeline.models.turbulence.forcing import Forcing
 from ridgeline.models.turbulence.passes import Fields, FieldTransform, FlowPasses
 from ridgeline.models.turbulence.problem import FlowParameters
 from ridgeline.parallel.autotuner import TuningResult
-from ridgeline.parallel.communicator import in_turn_per_node
+from ridgeline.parallel.communicator import compile_on_nodes
 
 if TYPE_CHECKING:
     from ridgeline.fourier.decomposition import PencilGrid
@@ -147,7 +147,7 @@ def make_engine(case: TurbulenceCase, context: Context, grid: PencilGrid, flow: 
         return engine
     from ridgeline.models.turbulence.engine_cpu import CpuEngine
 
-    in_turn_per_node(context.comm, lambda: compile_kernels(CpuEngine.kernels(case.run.precision)))
+    compile_on_nodes(context.comm, lambda: compile_kernels(CpuEngine.kernels(case.run.precision)))
     tuning = TransformTuning(
         method=case.model.transpose.method,
         batch=case.batch,

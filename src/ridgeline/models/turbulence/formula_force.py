@@ -20,7 +20,7 @@ from ridgeline.jit.kernel import compile_kernels, specialise
 from ridgeline.models.turbulence.forcing import Forcing
 from ridgeline.models.turbulence.solenoidal import project
 from ridgeline.parallel.allreduce import allreduce_max, allreduce_sums, broadcast_first
-from ridgeline.parallel.communicator import in_turn_per_node
+from ridgeline.parallel.communicator import compile_on_nodes
 from ridgeline.runtime.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class FormulaForce(Forcing):
         self._z, self._y, self._x = np.meshgrid(*axes, indexing="ij", sparse=True)
         self._per_cell = [n / length for n, length in zip(modes.shape[::-1], modes.lengths[::-1])]
         self.transforms = not all(formula.steady for formula in formulas)
-        in_turn_per_node(comm, lambda: compile_kernels(specialise([project], np.complex128)))
+        compile_on_nodes(comm, lambda: compile_kernels(specialise([project], np.complex128)))
         self._rate, self._rated_at = self._rate_of(self._points_at(0.0)), 0.0
         values = self._modes_at(0.0)
         self.indices = np.arange(modes.n_modes)

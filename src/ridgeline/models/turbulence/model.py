@@ -53,7 +53,7 @@ from ridgeline.models.turbulence.settings import TurbulenceCase
 from ridgeline.models.turbulence.solenoidal import project
 from ridgeline.models.turbulence.time_averages import make_averages
 from ridgeline.parallel.allreduce import allreduce_max
-from ridgeline.parallel.communicator import in_turn_per_node
+from ridgeline.parallel.communicator import compile_on_nodes
 from ridgeline.parallel.layout import place_on_node
 from ridgeline.runtime.errors import DivergedError
 
@@ -240,7 +240,7 @@ class Turbulence(Model):
     def set_fields(self, fields: Mapping[str, NDArray[Any]]) -> None:
         """Replace velocity or scalars by their retained modes; the divergence is projected out. Collective."""
         engine, comm = self._engine, self._context.comm
-        in_turn_per_node(comm, lambda: compile_kernels(specialise([project], engine.transform.complex)))
+        compile_on_nodes(comm, lambda: compile_kernels(specialise([project], engine.transform.complex)))
         modes, lines = engine.fields, engine.modes.lines
         for row, name in enumerate(self.settable()):
             if name in fields:

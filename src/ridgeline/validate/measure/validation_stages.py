@@ -49,9 +49,9 @@ _STREAM_CALLS = 4  # of a repeat
 
 def prepare(session: Session, stages: Collection[str]) -> None:
     """Compile what these stages measure, one rank of each node first. Collective."""
-    from ridgeline.parallel.communicator import in_turn_per_node
+    from ridgeline.parallel.communicator import compile_on_nodes
 
-    in_turn_per_node(session.comm, lambda: _compile(session, stages))
+    compile_on_nodes(session.comm, lambda: _compile(session, stages))
 
 
 def _compile(session: Session, stages: Collection[str]) -> None:

@@ -23,7 +23,7 @@ from ridgeline.bench.hpl.sizes import hpl_device_parts, mxp_device_parts, pitch_
 from ridgeline.bench.hpl.triangular import Triangles, substitute_back
 from ridgeline.jit.cuda_device import make_stream
 from ridgeline.parallel.allreduce import errors_on_all_ranks
-from ridgeline.parallel.communicator import in_turn_per_node
+from ridgeline.parallel.communicator import compile_on_nodes
 from ridgeline.parallel.devices import require_device_memory, select_device
 from ridgeline.runtime.blas import blas_threads
 from ridgeline.runtime.device_errors import device_errors_explained
@@ -39,7 +39,7 @@ def _open_device(comm: MPI.Comm, parts: Mapping[str, float], handles: int) -> li
     with errors_on_all_ranks(comm):
         blas = [make_blas() for _ in range(handles)]  # take memory, which is then not counted as free
     with device_errors_explained():
-        in_turn_per_node(comm, compile_kernels)
+        compile_on_nodes(comm, compile_kernels)
     require_device_memory(comm, device, dict(parts), "use a smaller --order or more GPUs (-n)")
     return blas
 

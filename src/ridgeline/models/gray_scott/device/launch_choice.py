@@ -18,7 +18,7 @@ from ridgeline.models.gray_scott.device.engine_cuda import CudaEngine
 from ridgeline.models.gray_scott.estimate import launch_is_timed, least_work, possible_steps, steps_per_sweep
 from ridgeline.models.gray_scott.settings import GrayScottCase
 from ridgeline.parallel.autotuner import choose
-from ridgeline.parallel.communicator import in_turn_per_node
+from ridgeline.parallel.communicator import compile_on_nodes
 from ridgeline.parallel.partition import Triple
 
 BYTES_PER_CALL = 4e10  # that a timed call moves on a GPU, about: some 10 ms
@@ -43,7 +43,7 @@ def choose_launch(case: GrayScottCase, grid: Triple, engine: CudaEngine, context
 def _time_launches(case: GrayScottCase, grid: Triple, engine: CudaEngine, context: Context) -> SweepChoice:
     """Return the faster of one and two steps a launch; compiles both."""
     engine.set_steps_per_sweep(2)
-    in_turn_per_node(context.comm, engine.compile)
+    compile_on_nodes(context.comm, engine.compile)
     work = least_work(case.grid.shape, np.dtype(case.run.precision).itemsize, case.model.noise > 0, 0, 0)
     step_bytes = work.bytes_memory / math.prod(grid)
     launches = min(MOST_LAUNCHES, max(2, round(BYTES_PER_CALL / step_bytes)))

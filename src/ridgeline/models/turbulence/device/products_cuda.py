@@ -33,7 +33,7 @@ from ridgeline.models.turbulence.device.kernels_cuda import PRODUCT_BLOCKS, PROD
 from ridgeline.models.turbulence.kernels import N_COMBINED, N_PRODUCTS, N_VELOCITY, XX, XY, XZ, YZ, ZZ
 from ridgeline.parallel.allreduce import allreduce_max
 from ridgeline.parallel.autotuner import choose, recall
-from ridgeline.parallel.communicator import in_turn_per_node
+from ridgeline.parallel.communicator import compile_on_nodes
 from ridgeline.runtime.devices import simulated
 
 _SUBSTEPS = 2  # of a timed call
@@ -126,7 +126,7 @@ class DeviceProducts:
         """Make the passes of some substeps, and wait for the device. Collective."""
         self.take(fused)
         if fused not in self._compiled:
-            in_turn_per_node(self._slabs.comm, self.compile)
+            compile_on_nodes(self._slabs.comm, self.compile)
             self._compiled.add(fused)
         for _ in range(_SUBSTEPS):
             self.form(rated=False)

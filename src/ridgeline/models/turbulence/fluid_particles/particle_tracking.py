@@ -28,7 +28,7 @@ from ridgeline.models.turbulence.fluid_particles.samples import ParticleSamples
 from ridgeline.models.turbulence.fluid_particles.tracers import PARTS, Tracers
 from ridgeline.models.turbulence.recorders import particle_recorders
 from ridgeline.parallel.allreduce import allreduce_max
-from ridgeline.parallel.communicator import in_turn_per_node
+from ridgeline.parallel.communicator import compile_on_nodes
 
 if TYPE_CHECKING:
     from ridgeline.models.turbulence.settings import TurbulenceCase
@@ -95,7 +95,7 @@ class ParticleTracking(NoParticles):
     def __init__(self, case: TurbulenceCase, engine: FlowEngine, context: Context) -> None:
         comm, transform = context.comm, engine.transform
         assert isinstance(transform, FourierTransform), "the settings allow fluid particles on CPUs only"
-        in_turn_per_node(comm, lambda: compile_kernels(kernels_of_points(case.run.precision)))
+        compile_on_nodes(comm, lambda: compile_kernels(kernels_of_points(case.run.precision)))
         self._settings, self._engine, self._comm, self._regions = (
             case.particles,
             engine,
