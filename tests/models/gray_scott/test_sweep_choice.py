@@ -205,7 +205,7 @@ def test_an_engine_can_be_cut_anew() -> None:
     usual = model._engine.allocated()
     for rows in (4, 48, 12):
         model._engine.cut(Tiling(rows, rows == 48))
-        assert model.step(9) == 3
+        assert model.step(3) == 3
     assert model._engine.allocated() > usual
     assert [array.local.tobytes() for array in model.state().values()] == bits(run)
 
