@@ -71,7 +71,7 @@ def test_a_file_stays_small_private_and_survives_damage(case, tmp_path):
     assert [content["runs"][0]["bound"], len(content["runs"])] == [pytest.approx(6.0), KEPT]
     assert file.stat().st_mode & 0o077 == 0
     damaged = [{"points": 8000.0}, {"points": "x", "precision": "float64", "bound": 1.0}, 7, None]
-    damaged += [{"points": 8000.0, "precision": "float64", "bound": bound} for bound in (-1.0, 1e400, 3.0)]
+    damaged += [content["runs"][0] | {"bound": bound} for bound in (-1.0, 1e400, 3.0)]
     file.write_text(json.dumps({"runs": damaged}))
     assert earlier_ratios(case, 8000.0, "bound").middle == 3.0
     for text in ("", "[", '{"runs": 3}', "[]"):
@@ -79,4 +79,13 @@ def test_a_file_stays_small_private_and_survives_damage(case, tmp_path):
         assert earlier_ratios(case, 8000.0, "bound") is None
     file.unlink()
     os.symlink("/etc/passwd", file)
+    assert earlier_ratios(case, 8000.0, "bound") is None
+
+
+def test_runs_of_another_estimate_are_not_compared(case, tmp_path):
+    remember_run(case, report())
+    file = stored(tmp_path)
+    content = json.loads(file.read_text())
+    content["runs"][0]["estimate"] = "of another release"
+    file.write_text(json.dumps(content))
     assert earlier_ratios(case, 8000.0, "bound") is None

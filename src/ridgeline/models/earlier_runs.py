@@ -2,14 +2,15 @@
 
 A run on one node whose steps took long enough stores, in the user's private folder, how many times longer they took
 than each of the two estimates: the least memory traffic at the measured bandwidth (`ridgeline check`), and the
-prediction from the machine file (`ridgeline predict`). Both commands then say how far they were off. Nothing else
-depends on these files.
+prediction from the machine file (`ridgeline predict`). Both commands then say how far they were off. A run is no
+longer compared once another release estimates its model differently. Nothing else depends on these files.
 """
 
 from __future__ import annotations
 
 import json
 import math
+import zlib
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -20,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from ridgeline.config.machine_file import read_machine_file
 from ridgeline.io.machine_file import machine_file_here, machine_name_here
 from ridgeline.limits.prediction import Allocation
-from ridgeline.models.prediction import predict_case
+from ridgeline.models.prediction import estimate_module, predict_case
 from ridgeline.runtime.errors import OutputError, RidgelineError
 from ridgeline.runtime.files import DAMAGED
 from ridgeline.runtime.user_cache import private_folder, read_kept_table, write_kept
@@ -39,13 +40,15 @@ LARGEST_FACTOR = 10.0  # between the points of two runs that are compared
 class EarlierRun:
     """One run: what decides its speed, and how many times longer its steps took than estimated.
 
-    `bound` compares with the bandwidth, `predicted` with the machine file, where there was one.
+    `bound` compares with the bandwidth, `predicted` with the machine file, where there was one; `estimate` is the
+    digest of the model's file that estimated it.
     """
 
     points: float
     precision: str
     bound: float
     predicted: float | None = None
+    estimate: str = ""
 
 
 @dataclass(frozen=True)
@@ -78,7 +81,7 @@ def remember_run(case: AnyCase, report: Mapping[str, Any]) -> None:
         machine = read_machine_file(machine_file_here())
         least = predict_case(case, Allocation.of(machine, 1, run["ranks"])).least_seconds
         predicted = report["seconds_per_step"] / least if least else None
-    this = EarlierRun(report["work"]["points"], case.run.precision, 1.0 / fraction, predicted)
+    this = EarlierRun(report["work"]["points"], case.run.precision, 1.0 / fraction, predicted, _digest(case))
     with suppress(OSError, OutputError):
         file = _file(case)
         kept = [*_read(file), this][-KEPT:]
@@ -88,20 +91,27 @@ def remember_run(case: AnyCase, report: Mapping[str, Any]) -> None:
 def earlier_ratios(case: AnyCase, points: float, kind: str) -> EarlierRatios | None:
     """Return how far an estimate was off in the earlier runs that are most like this case, None if there are none.
 
-    They are runs of the same model, device and precision on this machine whose points differ by a factor of at most
-    LARGEST_FACTOR. kind: "bound" or "predicted".
+    They are runs of the same model, estimate, device and precision on this machine whose points differ by a factor of
+    at most LARGEST_FACTOR. kind: "bound" or "predicted".
     """
     try:
         runs = _read(_file(case, make=False))
     except OutputError:
         return None
+    digest = _digest(case)
     near = sorted(
         (abs(math.log(run.points / points)), getattr(run, kind))
         for run in runs
-        if run.precision == case.run.precision and getattr(run, kind) and points > 0
+        if (run.precision, run.estimate) == (case.run.precision, digest) and getattr(run, kind) and points > 0
     )
     ratios = [ratio for distance, ratio in near[:MOST_COMPARED] if distance <= math.log(LARGEST_FACTOR)]
     return EarlierRatios(len(ratios), min(ratios), median(ratios), max(ratios)) if ratios else None
+
+
+def _digest(case: AnyCase) -> str:
+    """Return the digest of the file that estimates the model of a case."""
+    file = estimate_module(case.run.model).__file__
+    return f"{zlib.crc32(Path(file).read_bytes()):08x}" if file else ""
 
 
 def _file(case: AnyCase, make: bool = True) -> Path:

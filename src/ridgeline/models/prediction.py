@@ -24,7 +24,7 @@ def predict_case(
     iterations: of the linear solves of a step, by their names (`solves_of`). Raises DecompositionError for ranks that
     do not fit the grid.
     """
-    predict = getattr(_estimate_module(case.run.model), "predict", None)
+    predict = getattr(estimate_module(case.run.model), "predict", None)
     if predict is None:
         return predict_from_estimate(case, place)
     prediction: Prediction = predict(case, place, iterations or {})
@@ -33,10 +33,11 @@ def predict_case(
 
 def solves_of(model: str) -> tuple[str, ...]:
     """Return the names of the linear solves of a step, whose iterations a prediction needs; most models have none."""
-    return tuple(getattr(_estimate_module(model), "SOLVES", ()))
+    return tuple(getattr(estimate_module(model), "SOLVES", ()))
 
 
-def _estimate_module(model: str) -> ModuleType:
+def estimate_module(model: str) -> ModuleType:
+    """Return the module that states what a run of a model needs."""
     return import_module(f"ridgeline.models.{model}.estimate")
 
 
