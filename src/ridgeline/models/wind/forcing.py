@@ -12,7 +12,7 @@ that the layer does not limit the time step.
 
 All arithmetic is in float64, in one order, so that kernels and the plain version have the same bits.
 
-Sources: Klemp and Lilly, J. Atmos. Sci. 35 (1978) 78 (damping layers); the controller is that of ABLForcing in
+Sources: Klemp and Lilly, J. Atmos. Sci. 35 (1978) 78 (damping layers); the controller follows ABLForcing of
 AMR-Wind (https://github.com/Exawind/amr-wind).
 """
 
