@@ -123,9 +123,8 @@ def test_quiet_prints_warnings_alone_and_the_log_keeps_everything_with_its_time(
     texts = [line[20:] for line in lines]
     assert texts[0].startswith("warning: --set: initial.count")
     assert texts[1].startswith("ridgeline: gray_scott, grid 13 x 10 x 17")
-    assert [text.split()[1] for text in texts if text.startswith("step ")] == [
-        f"{step}/20" for step in range(2, 21, 2)
-    ]
+    # On a grid as small as this one, all steps between two outputs are one call.
+    assert [text.split()[1] for text in texts if text.startswith("step ")] == ["10/20", "20/20"]
     assert any(text.startswith("speed: 20 steps") for text in texts)
     again = ridgeline("run", case, "--quiet", "--log", "run.log", "--resume", "nowhere")
     assert again.returncode == 4

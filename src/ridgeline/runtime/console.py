@@ -293,7 +293,7 @@ class Progress:
             self._drawn = now
             self._bar.draw(self._place(step, at), share, rate, eta)
         if line_is_due:
-            self._next_line += 1
+            self._next_line = int(share / self._apart * (1 + 1e-9)) + 1
             line = f"{self._place(step, at)}  {rate}  {eta}"
             log_file.info(line)
             if self._shown and self._bar is None:
