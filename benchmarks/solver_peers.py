@@ -23,7 +23,7 @@ from harness.graph500_peers import PeerUnavailable
 from harness.machine import describe
 from harness.ranks import outside_mpi
 from harness.solver_peers import Hpcc, Hpcg, NekboneFortran
-from harness.table import Row, markdown, show, write_json
+from harness.table import Row, publish
 
 Rate = Callable[[int], float]  # FLOP/s on so many ranks
 
@@ -127,11 +127,7 @@ def main() -> None:
     command = " ".join(["python", "benchmarks/solver_peers.py", *sys.argv[1:]])
     for option in ("hpcg", "nekbone"):
         command = command.replace(str(getattr(settings, option)), "DIR")
-    show("Solvers and their peers", found, describe())
-    print()
-    print(markdown(found, describe(), command))
-    if settings.json:
-        write_json(settings.json, found, describe(), command)
+    publish("Solvers and their peers", found, describe(), command, settings.json)
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ import numpy as np
 
 from harness.graph500_peers import PeerUnavailable
 from harness.machine import describe
-from harness.table import Row, markdown, show, write_json
+from harness.table import Row, publish
 from harness.wind_peers import WIND, AmrWind, ours
 
 
@@ -76,11 +76,7 @@ def main() -> None:
             found.append(row)
     command = " ".join(["python", "benchmarks/wind_peers.py", *sys.argv[1:]])
     command = command.replace(str(settings.amr_wind), "DIR")
-    show("The wind model and AMR-Wind", found, describe())
-    print()
-    print(markdown(found, describe(), command))
-    if settings.json:
-        write_json(settings.json, found, describe(), command)
+    publish("The wind model and AMR-Wind", found, describe(), command, settings.json)
 
 
 if __name__ == "__main__":

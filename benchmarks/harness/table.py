@@ -101,3 +101,14 @@ def write_json(
         **more,
     }
     path.write_text(json.dumps(content, indent=1) + "\n")
+
+
+def publish(
+    title: str, rows: Sequence[Row], machine: dict[str, str], command: str, file: Path | None
+) -> None:
+    """Print rows as a table and in Markdown, and write them to a file if one is named."""
+    show(title, rows, machine)
+    print()
+    print(markdown(rows, machine, command))
+    if file:
+        write_json(file, rows, machine, command)
